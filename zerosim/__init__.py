@@ -1,0 +1,1 @@
+"""zerosim: a discrete-event simulator of one training step across tiered memory."""

@@ -1,0 +1,82 @@
+"""What work needs (`Demand`) and what a machine has (`Supply`), in the same names.
+
+Only `costs` mints resource names; everyone else passes them on. An op's flow uses several resources at once. A use
+takes the share `speed x seconds` of its resource, where `seconds = amount / (rate x efficiency)` is how long the
+resource would be busy with it alone: so a kernel that reaches 80 % of the peak still occupies the whole GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class Use(NamedTuple):
+    """`amount` (FLOP or bytes) of a resource, of whose rate the fraction `efficiency` can be reached."""
+
+    resource: str
+    amount: float
+    efficiency: float = 1.0
+
+
+class Hold(NamedTuple):
+    """A `share` (0..1) of a resource taken from start to end, however fast the flow runs: the SMs of a NCCL kernel."""
+
+    resource: str
+    share: float
+
+
+class Demand(NamedTuple):
+    """What one op needs: `latency` seconds that nobody shares, then a flow through all of `uses` at once.
+
+    `host` is the time the host thread needs to issue the op; `algorithm` names how a collective is carried out.
+    """
+
+    latency: float = 0.0
+    uses: tuple[Use, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    host: float = 0.0
+    algorithm: str = ""
+
+    def alone(self, supply: Supply) -> float:
+        """Seconds on an idle machine: latency + max over resources of amount / (rate x efficiency)."""
+        return self.latency + max(
+            (use.amount / (supply.rates[use.resource] * use.efficiency) for use in self.uses), default=0.0
+        )
+
+    def bottleneck(self, supply: Supply) -> str:
+        """The resource that limits the op on an idle machine; `latency` where none takes as long as that."""
+        slowest = max(
+            self.uses,
+            key=lambda use: use.amount / (supply.rates[use.resource] * use.efficiency),
+            default=None,
+        )
+        if slowest is None or self.alone(supply) < 2 * self.latency:
+            return "latency"
+        return slowest.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """Rates (FLOP/s, bytes/s) by resource, and capacities (bytes) by tier: `gpu` per GPU, `dram`, `nvme` per node."""
+
+    rates: Mapping[str, float]
+    capacities: Mapping[str, float]
+    units: Mapping[str, str]  # `FLOP/s` or `B/s`, by resource
+    labels: Mapping[str, str]  # what a person calls it: `NIC 10 Gb/s Ethernet (node 0)`
+
+    def scaled(self, resource: str, factor: float) -> Supply:
+        """Another supply in which `resource` (or every resource whose name starts with `resource.`) is faster."""
+        rates = {
+            name: rate * factor if name == resource or name.startswith(f"{resource}.") else rate
+            for name, rate in self.rates.items()
+        }
+        return replace(self, rates=rates)
+
+
+class RankClass(NamedTuple):
+    """Ranks that no measurement could tell apart; the first of `ranks` is played for all of them."""
+
+    name: str
+    ranks: tuple[int, ...]

@@ -1,0 +1,98 @@
+"""A model as a tree of modules in call order, with its parameters in registration order.
+
+This is what the frameworks see: hooks sit on modules, parameters are registered in an order, gradients become ready in
+another. Numbers of a module (widths, heads) are its shape; what a forward or backward costs is said elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+ModuleKind = Literal[
+    "container",  # calls its body; owns at most bare parameters (e.g. a position table)
+    "embedding",  # table of outputs columns, looked up per token
+    "linear",  # inputs -> outputs
+    "norm_rms",  # RMSNorm over `outputs`
+    "norm_layer",  # LayerNorm over `outputs`
+    "activation",  # element-wise non-linearity over `outputs`
+    "dropout",  # over `outputs`
+    "identity",  # a module with hooks and no work (rotary tables, pooling of nothing)
+]
+FunctionKind = Literal[
+    "attention",  # the core: scores, softmax, values; heads, kv_heads, head_dim
+    "rotary",  # rotation of queries and keys; heads, kv_heads, head_dim
+    "add",  # residual addition over `outputs`
+    "multiply",  # gate times up over `outputs`
+    "loss",  # cross-entropy over a vocabulary of `outputs`
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A tensor of weights. Tied weights are one Parameter that stands in two modules."""
+
+    name: str
+    shape: tuple[int, ...]
+    trainable: bool = True
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Work between modules: it has no hooks and no parameters."""
+
+    name: str
+    kind: FunctionKind
+    outputs: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    causal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module with hooks. `body` is called in order; a module without body is a leaf."""
+
+    name: str
+    kind: ModuleKind
+    parameters: tuple[Parameter, ...] = ()
+    body: tuple[Module | Function, ...] = ()
+    inputs: int = 0
+    outputs: int = 0
+    shares_input: bool = False  # its input tensor is the same as the previous leaf's (k and v beside q, up beside gate)
+    layer: int | None = None  # index of the transformer block it belongs to
+    block: bool = False  # a transformer block: the unit of activation checkpointing and of wrapping
+
+    def walk(self) -> Iterator[Module]:
+        """This module and all below it, in call order."""
+        yield self
+        for part in self.body:
+            if isinstance(part, Module):
+                yield from part.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A network. `parameters` in registration order (what `named_parameters()` yields; tied ones once)."""
+
+    name: str
+    root: Module
+    parameters: tuple[Parameter, ...]
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
+    max_positions: int | None = None  # the longest sequence of learnt positions; None where positions are not learnt
+    notes: tuple[str, ...] = ()  # what was assumed about the shape, one sentence each
+
+    @property
+    def numel(self) -> int:
+        """Parameters, tied ones counted once."""
+        return sum(parameter.numel for parameter in self.parameters)

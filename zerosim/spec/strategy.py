@@ -1,0 +1,105 @@
+"""How the model is spread over ranks: the values that the readers of DeepSpeed and DDP settings produce.
+
+Field names are the frameworks' own keys (stage-3 keys without the `stage3_` prefix, as DeepSpeed's own classes have
+them). Everything is resolved: no `auto`, no null that means something else. Sizes of buckets are elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+UNLIMITED = 2**63 - 1  # sys.maxsize in DeepSpeed: "no limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What an optimizer keeps (fp32 bytes per parameter beside the master copy) and moves per step on the GPU.
+
+    `traffic_bytes`: HBM bytes per element and step of its kernel(s): fused Adam reads p, g, m, v and writes p, m, v: 28.
+    """
+
+    name: str = "AdamW"
+    state_bytes: int = 8
+    traffic_bytes: int = 28
+    fused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """`offload_optimizer` or `offload_param`. `buffer_size` and `max_in_cpu` are elements."""
+
+    device: Literal["none", "cpu", "nvme"] = "none"
+    nvme_path: str | None = None
+    buffer_count: int = 4
+    buffer_size: int = 100_000_000
+    max_in_cpu: int = 1_000_000_000
+    pin_memory: bool = True
+    pipeline_read: bool = False
+    pipeline_write: bool = False
+    fast_init: bool = False
+    ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """`zero_optimization`, defaults of DeepSpeed 0.19 (runtime/zero/config.py)."""
+
+    stage: Literal[0, 1, 2, 3] = 0
+    contiguous_gradients: bool = True
+    reduce_scatter: bool = True
+    reduce_bucket_size: int = 500_000_000
+    use_multi_rank_bucket_allreduce: bool = True
+    allgather_partitions: bool = True
+    allgather_bucket_size: int = 500_000_000
+    overlap_comm: bool = False  # resolved: null means True for stage 3, False otherwise
+    offload_param: Offload = field(default_factory=lambda: Offload(buffer_count=5))
+    offload_optimizer: Offload = field(default_factory=Offload)
+    sub_group_size: int = 1_000_000_000
+    prefetch_bucket_size: int = 50_000_000
+    param_persistence_threshold: int = 100_000
+    model_persistence_threshold: int = UNLIMITED
+    max_live_parameters: int = 1_000_000_000
+    max_reuse_distance: int = 1_000_000_000
+    use_all_reduce_for_fetch_params: bool = False
+    allgather_sequential: bool = False
+    round_robin_gradients: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpeed:
+    """A DeepSpeed configuration as far as it shapes a step.
+
+    `check_grad_overflow`: the overflow flag is reduced and read at the boundary (fp16: always; bf16 stages 1 and 2: by
+    option). `synchronized_timer`: the throughput timer synchronises the device in every micro-step.
+    """
+
+    zero: Zero = field(default_factory=Zero)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    gradient_clipping: float = 1.0
+    communication_data_type: str | None = None  # None: the model's dtype
+    grad_accum_dtype: str | None = None  # None: the model's dtype
+    prescale_gradients: bool = False
+    check_grad_overflow: bool = True
+    synchronized_timer: bool = True
+    wall_clock_breakdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ddp:
+    """torch DistributedDataParallel. `bucket_cap_mb` None: 1 MiB for the first bucket, 25 MiB for the others.
+
+    `parameter_dtype` fp32 is autocast training (fp32 weights and gradients, 16-bit compute); bf16 a pure 16-bit model
+    with fp32 master weights in the optimizer.
+    """
+
+    bucket_cap_mb: float | None = None
+    gradient_as_bucket_view: bool = False
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    no_sync: bool = True  # gradients are reduced in the last micro-step only
+    parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    optimizer: Optimizer = field(default_factory=Optimizer)
+
+
+Strategy = DeepSpeed | Ddp

@@ -1,0 +1,262 @@
+"""The program of one training step: ops in the order in which the host of one rank issues them.
+
+Rules of this paper
+- An op knows its stream, what it waits for, and how much work it is. It knows no time, no link and no rate.
+- A stream is a FIFO: an op starts after the previous op of its stream. `after` names ops of *other* streams.
+- A collective's stream is the communicator of its group (`communicator(group)`): one collective at a time, in issue
+  order, as NCCL does. A lane waits for a synchronous collective by naming it in the `after` of the lane's next op.
+- `host_waits` block the host before it issues the op: a device synchronisation, a scalar read, a rate limiter.
+- `acquires` happen when the host issues the op; `releases` too, but the memory is reusable only when the op ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from zerosim.errors import ZerosimError
+
+Phase = Literal["forward", "backward", "optimizer"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"]
+DTYPE_BYTES: Mapping[str, int] = {
+    "fp64": 8, "fp32": 4, "int64": 8, "int32": 4, "fp16": 2, "bf16": 2, "int8": 1, "uint8": 1,
+}  # fmt: skip
+
+HOST_STREAM = "host"
+COMPUTE, REDUCE, GATHER = "compute", "reduce", "gather"
+
+
+def communicator(group: str) -> str:
+    """The stream on which the collectives of a process group run, one at a time."""
+    return f"nccl.{group}"
+
+
+# --- work ----------------------------------------------------------------------------------------------------------
+
+
+class Matmul(NamedTuple):
+    """Matrix products run one after the other: each `(batch, m, k, n)` is batch x [m,k]·[k,n]."""
+
+    shapes: tuple[tuple[int, int, int, int], ...]
+    dtype: str
+
+    @property
+    def flops(self) -> float:
+        return float(sum(2 * b * m * k * n for b, m, k, n in self.shapes))  # one multiply and one add
+
+
+class Attention(NamedTuple):
+    """A fused (flash) attention kernel over `batch` sequences; `backward` recomputes the scores."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    causal: bool
+    backward: bool
+    dtype: str
+
+    @property
+    def flops(self) -> float:
+        """4·b·h·s²·d forward, halved when causal; backward 2.5 times as much (Dao 2023, FlashAttention-2 §3)."""
+        forward = 4.0 * self.batch * self.heads * self.queries * self.keys * self.head_dim
+        return forward * (0.5 if self.causal else 1.0) * (2.5 if self.backward else 1.0)
+
+
+class Pass(NamedTuple):
+    """Memory-bound kernels: `hbm_bytes` read and written by `kernels` launches.
+
+    `flavour`: `stream` (copies, fused element-wise), `reduction` (norms, softmax), `adam` (fused optimizer).
+    """
+
+    hbm_bytes: float
+    flavour: Literal["stream", "reduction", "adam"]
+    kernels: int = 1
+
+
+class Collective(NamedTuple):
+    """A collective over the ranks of `group`.
+
+    `elements` follows nccl-tests: the whole buffer (gathered output of an all-gather, input of a reduce-scatter).
+    """
+
+    kind: CollectiveKind
+    elements: int
+    dtype: str
+    group: str
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * DTYPE_BYTES[self.dtype]
+
+
+class Transfer(NamedTuple):
+    """A copy between tiers (`gpu`, `dram`, `nvme`)."""
+
+    bytes: float
+    source: str
+    target: str
+    pinned: bool = True
+
+
+class HostCompute(NamedTuple):
+    """Work of the CPU on host memory: an optimizer, a cast, a scaling."""
+
+    kind: str
+    elements: float
+    dram_bytes: float
+
+
+Work = Matmul | Attention | Pass | Collective | Transfer | HostCompute
+
+
+class HostCalls(NamedTuple):
+    """What the host does to issue an op, counted; the cost model says what each costs."""
+
+    kernels: int = 0  # kernel launches (an autograd or framework op each)
+    collectives: int = 0  # calls into the communication library
+    gradient_hooks: int = 0  # post-accumulate-grad hooks
+    module_hooks: int = 0  # stage-3 pre- and post-hooks
+    hook_parameters: int = 0  # parameters looked at in those
+    reads: int = 0  # device-to-host scalar reads (`.item()`), beside the waiting
+
+    def __add__(self, other: object) -> HostCalls:  # type: ignore[override]  # a sum of counts, not tuple concatenation
+        if not isinstance(other, HostCalls):
+            return NotImplemented
+        return HostCalls(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NO_CALLS = HostCalls()
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+class Buffer(NamedTuple):
+    """A block of memory. `category` is one of CATEGORIES; `name` says which one it is."""
+
+    name: str
+    category: str
+    bytes: float
+    tier: str = "gpu"
+
+
+CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers", "overhead")
+
+
+# --- the program ---------------------------------------------------------------------------------------------------
+
+
+class Slice(NamedTuple):
+    """Elements `start:stop` of a parameter (index in registration order) whose gradient an op reduces."""
+
+    parameter: int
+    start: int
+    stop: int
+
+
+class Op(NamedTuple):
+    """One op, in issue order. `work` None is a marker on a stream: it takes no time of its own."""
+
+    index: int
+    name: str
+    stream: str
+    work: Work | None
+    after: tuple[int, ...] = ()
+    host_waits: tuple[int, ...] = ()
+    host: HostCalls = NO_CALLS
+    acquires: tuple[int, ...] = ()
+    releases: tuple[int, ...] = ()
+    phase: Phase = "forward"
+    micro_batch: int = 0
+    layer: int | None = None
+    reduces: tuple[Slice, ...] = ()
+
+
+class Group(NamedTuple):
+    """A process group seen from rank 0: ranks 0, stride, 2·stride, ... (`size` of them)."""
+
+    name: str
+    size: int
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One optimizer step: the ops in issue order, every buffer, and which of those live before and after it."""
+
+    ops: tuple[Op, ...]
+    buffers: tuple[Buffer, ...]
+    resident: frozenset[int]
+    groups: Mapping[str, Group]
+    micro_batches: int
+    parameters: tuple[int, ...] = ()  # trainable elements of each parameter, 0 where frozen
+    reductions: tuple[int, ...] = ()  # micro-batches in which every gradient is reduced
+    notes: tuple[str, ...] = field(default=())  # assumptions the strategy made, one sentence each
+
+    def lint(self) -> list[str]:
+        """What is wrong with the program; empty when nothing is.
+
+        Every `after` and `host_waits` points backward; each buffer is acquired once and released once; each gradient
+        element is reduced exactly once in every micro-batch of `reductions`.
+        """
+        return [*_lint_order(self.ops), *_lint_buffers(self), *_lint_reductions(self)]
+
+    def check(self) -> Step:
+        """The step itself, or ZerosimError naming the first faults."""
+        faults = self.lint()
+        if faults:
+            raise ZerosimError("faulty program: " + "; ".join(faults[:5]))
+        return self
+
+
+def _lint_order(ops: Sequence[Op]) -> list[str]:
+    faults = []
+    for position, op in enumerate(ops):
+        if op.index != position:
+            faults.append(f"op {position} ({op.name}) has index {op.index}")
+        if any(other >= position or other < 0 for other in (*op.after, *op.host_waits)):
+            faults.append(f"op {position} ({op.name}) waits for an op that is issued later")
+    return faults
+
+
+def _lint_buffers(step: Step) -> list[str]:
+    faults = []
+    held: set[int] = set(step.resident)
+    seen: set[int] = set(step.resident)
+    for op in step.ops:
+        for buffer in op.acquires:
+            if buffer in held:
+                faults.append(f"op {op.index} ({op.name}) acquires {step.buffers[buffer].name}, which is held")
+            held.add(buffer)
+            seen.add(buffer)
+        for buffer in op.releases:
+            if buffer not in held:
+                faults.append(f"op {op.index} ({op.name}) releases {step.buffers[buffer].name}, which is not held")
+            held.discard(buffer)
+    faults += [f"{step.buffers[b].name} is never released" for b in sorted(held - step.resident)]
+    faults += [f"{step.buffers[b].name} is resident and not held at the end" for b in sorted(step.resident - held)]
+    faults += [f"{b.name} is never acquired" for i, b in enumerate(step.buffers) if i not in seen]
+    return faults
+
+
+def _lint_reductions(step: Step) -> list[str]:
+    faults = []
+    pieces: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for op in step.ops:
+        for piece in op.reduces:
+            pieces.setdefault((op.micro_batch, piece.parameter), []).append((piece.start, piece.stop))
+    for micro_batch in step.reductions:
+        for parameter, elements in enumerate(step.parameters):
+            end = 0
+            for start, stop in sorted(pieces.get((micro_batch, parameter), [])):
+                if start != end:
+                    break
+                end = stop
+            if end != elements:
+                faults.append(
+                    f"parameter {parameter}: reduced up to element {end} of {elements} in micro-batch {micro_batch}"
+                )
+    return faults
