@@ -63,6 +63,7 @@ class Supply:
 
     rates: Mapping[str, float]
     capacities: Mapping[str, float]
+    overheads: Mapping[str, float]  # bytes by tier taken before any buffer: context, communicators
     units: Mapping[str, str]  # `FLOP/s` or `B/s`, by resource
     labels: Mapping[str, str]  # what a person calls it: `NIC 10 Gb/s Ethernet (node 0)`
 

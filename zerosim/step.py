@@ -123,7 +123,7 @@ class HostCalls(NamedTuple):
     hook_parameters: int = 0  # parameters looked at in those
     reads: int = 0  # device-to-host scalar reads (`.item()`), beside the waiting
 
-    def __add__(self, other: object) -> HostCalls:  # type: ignore[override]  # a sum of counts, not tuple concatenation
+    def __add__(self, other: object) -> HostCalls:
         if not isinstance(other, HostCalls):
             return NotImplemented
         return HostCalls(*(a + b for a, b in zip(self, other, strict=True)))
@@ -158,9 +158,9 @@ class Slice(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One op, in issue order. `work` None is a marker on a stream: it takes no time of its own."""
+    """One op; `number` is its place in issue order. `work` None is a marker on a stream: it takes no time of its own."""
 
-    index: int
+    number: int
     name: str
     stream: str
     work: Work | None
@@ -215,8 +215,8 @@ class Step:
 def _lint_order(ops: Sequence[Op]) -> list[str]:
     faults = []
     for position, op in enumerate(ops):
-        if op.index != position:
-            faults.append(f"op {position} ({op.name}) has index {op.index}")
+        if op.number != position:
+            faults.append(f"op {position} ({op.name}) has number {op.number}")
         if any(other >= position or other < 0 for other in (*op.after, *op.host_waits)):
             faults.append(f"op {position} ({op.name}) waits for an op that is issued later")
     return faults
@@ -229,12 +229,12 @@ def _lint_buffers(step: Step) -> list[str]:
     for op in step.ops:
         for buffer in op.acquires:
             if buffer in held:
-                faults.append(f"op {op.index} ({op.name}) acquires {step.buffers[buffer].name}, which is held")
+                faults.append(f"op {op.number} ({op.name}) acquires {step.buffers[buffer].name}, which is held")
             held.add(buffer)
             seen.add(buffer)
         for buffer in op.releases:
             if buffer not in held:
-                faults.append(f"op {op.index} ({op.name}) releases {step.buffers[buffer].name}, which is not held")
+                faults.append(f"op {op.number} ({op.name}) releases {step.buffers[buffer].name}, which is not held")
             held.discard(buffer)
     faults += [f"{step.buffers[b].name} is never released" for b in sorted(held - step.resident)]
     faults += [f"{step.buffers[b].name} is resident and not held at the end" for b in sorted(step.resident - held)]

@@ -16,7 +16,7 @@ UNLIMITED = 2**63 - 1  # sys.maxsize in DeepSpeed: "no limit"
 class Optimizer:
     """What an optimizer keeps (fp32 bytes per parameter beside the master copy) and moves per step on the GPU.
 
-    `traffic_bytes`: HBM bytes per element and step of its kernel(s): fused Adam reads p, g, m, v and writes p, m, v: 28.
+    `traffic_bytes`: HBM bytes per element and step of its kernels: fused Adam reads p, g, m, v, writes p, m, v: 28.
     """
 
     name: str = "AdamW"
