@@ -158,7 +158,7 @@ class Slice(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One op; `number` is its place in issue order. `work` None is a marker on a stream: it takes no time of its own."""
+    """One op; `number` is its place in issue order. `work` None is a marker on a stream, of no time of its own."""
 
     number: int
     name: str
