@@ -1,0 +1,25 @@
+"""How a training step is spread over ranks, written as the program one rank's host issues. One file a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zerosim.spec.model import Model
+from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy
+from zerosim.spec.training import Training
+from zerosim.step import Step
+from zerosim.strategies import ddp, zero0, zero1, zero2, zero3
+
+_STAGES: Mapping[int, Callable[[DeepSpeed, Model, Training, int], Step]] = {
+    0: zero0.write,
+    1: zero1.write,
+    2: zero2.write,
+    3: zero3.write,
+}
+
+
+def build(strategy: Strategy, model: Model, training: Training, world_size: int) -> Step:
+    """The program of one step in steady state (not the first iteration), checked by `Step.check`."""
+    if isinstance(strategy, Ddp):
+        return ddp.write(strategy, model, training, world_size)
+    return _STAGES[strategy.zero.stage](strategy, model, training, world_size)

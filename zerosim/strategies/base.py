@@ -1,0 +1,214 @@
+"""The walk of a step that every strategy shares: micro-steps, activations, gradients; strategies hook into it.
+
+The common frame of a step: for each micro-batch forward, backward, epilogue; then the boundary. A strategy knows no
+link and no rate. What it adds is in its hooks: `before`, `after` (a module), `gradient`, `epilogue`, `boundary`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from zerosim.spec.model import Model
+from zerosim.spec.training import Training
+from zerosim.step import COMPUTE, DTYPE_BYTES, Group, HostCalls, Pass, Slice, Step
+from zerosim.strategies.builder import Builder
+from zerosim.strategies.kernels import Kernel
+from zerosim.strategies.network import GRADIENT, POST, PRE, RUN, Event, Network, Node, compile_network, micro_step
+
+DATA_PARALLEL = "dp"
+
+
+class Activations:
+    """Holds what forward saves until backward has used it, the input of checkpointed blocks, and working sets."""
+
+    def __init__(self, builder: Builder, network: Network) -> None:
+        self._builder = builder
+        self._network = network
+        self._saved: dict[Node, int] = {}
+        self._flowing: int | None = None  # the output (forward) or gradient (backward) between two ops
+
+    def enter(self, block: Node) -> None:
+        """A checkpointed block keeps its input."""
+        self._saved[block] = self._builder.acquire("block input", "activations", self._network.block_input)
+
+    def leave(self, block: Node) -> None:
+        buffer = self._saved.pop(block, None)
+        if buffer is not None:
+            self._builder.release(buffer, COMPUTE)
+
+    def forward(self, node: Node, saving: bool) -> None:
+        if saving:
+            self._save(node)
+        elif node.work.output:
+            self._flow("activation", node.work.output)
+
+    def backward(self, node: Node) -> None:
+        """Before its kernels: what was not saved yet (the leaf that stopped the recomputation), the gradient made."""
+        if node not in self._saved:
+            self._save(node)
+        if node.work.output:
+            self._flow("activation gradient", node.work.output)
+
+    def done(self, node: Node) -> None:
+        buffer = self._saved.pop(node, None)
+        if buffer is not None:
+            self._builder.release(buffer, COMPUTE)
+
+    def rest(self) -> None:
+        """Nothing flows any more: the end of a forward or backward."""
+        if self._flowing is not None:
+            self._builder.release(self._flowing, COMPUTE)
+            self._flowing = None
+
+    def _save(self, node: Node) -> None:
+        if node.work.saved > 0:
+            self._saved[node] = self._builder.acquire("saved activation", "activations", node.work.saved)
+
+    def _flow(self, name: str, size: float) -> None:
+        previous, self._flowing = self._flowing, self._builder.acquire(name, "activations", size)
+        if previous is not None:
+            self._builder.release_after(previous, self._builder.next_op)
+
+
+class Program(ABC):
+    """One strategy writing one step."""
+
+    def __init__(self, model: Model, training: Training, world_size: int) -> None:
+        self.training = training
+        self.world_size = world_size
+        self.network = compile_network(model, training)
+        self.dtype = training.precision
+        self.width = DTYPE_BYTES[self.dtype]  # bytes of an element of the compute dtype
+        self.builder = Builder({DATA_PARALLEL: Group(DATA_PARALLEL, world_size)})
+        self.activations = Activations(self.builder, self.network)
+        self.last_micro_batch = training.gradient_accumulation_steps - 1
+        self.micro_batch = 0
+        self.checkpointed = training.activation_checkpointing == "full"
+        self.forward_events, self.backward_events = micro_step(self.network, training)
+        self.notes: list[str] = []
+
+    # --- what a strategy says ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Resident buffers."""
+
+    @abstractmethod
+    def gradient(self, parameter: int, buffer: int) -> None:
+        """The gradient of `parameter` is in `buffer` once the compute lane gets here."""
+
+    @abstractmethod
+    def boundary(self) -> None:
+        """The optimizer step."""
+
+    @property
+    @abstractmethod
+    def reductions(self) -> tuple[int, ...]:
+        """The micro-batches in which every gradient is reduced."""
+
+    def begin(self) -> None:
+        """The start of a micro-step's forward."""
+
+    def before(self, event: Event) -> None:
+        """The pre-hook of a module, or nothing."""
+
+    def after(self, event: Event) -> None:
+        """The post-hook of a module, or nothing."""
+
+    def epilogue(self) -> None:
+        """After the backward of a micro-step."""
+
+    # --- the walk ----------------------------------------------------------------------------------------------------
+
+    def write(self) -> Step:
+        """The whole step, linted."""
+        self.prepare()
+        for micro_batch in range(self.training.gradient_accumulation_steps):
+            self.micro_batch = self.builder.micro_batch = micro_batch
+            self.builder.phase = "forward"
+            self.begin()
+            self._play(self.forward_events)
+            self.builder.phase = "backward"
+            self._play(self.backward_events)
+            self.epilogue()
+        self.builder.phase = "optimizer"
+        self.boundary()
+        return self.builder.finish(
+            parameters=self.network.trainable_numels,
+            reductions=self.reductions,
+            micro_batches=self.training.gradient_accumulation_steps,
+            notes=self.notes,
+        ).check()
+
+    def _play(self, events: tuple[Event, ...]) -> None:
+        self._gradients: dict[int, int] = {}
+        for event in events:
+            kind = event.kind
+            if kind == RUN:
+                self._run(event)
+            elif kind == PRE:
+                self._enter(event)
+                self.before(event)
+            elif kind == POST:
+                self.after(event)
+                self._leave(event)
+            elif kind == GRADIENT:
+                self.gradient(event.parameter, self._gradients.pop(event.parameter))
+        self.activations.rest()
+
+    def _enter(self, event: Event) -> None:
+        if self.checkpointed and event.node.block and event.direction == "forward":
+            self.activations.enter(event.node)
+
+    def _leave(self, event: Event) -> None:
+        if event.node.block and event.direction == "backward":
+            self.activations.leave(event.node)
+
+    def _run(self, event: Event) -> None:
+        node, work = event.node, event.node.work
+        if event.direction == "backward":
+            self.activations.backward(node)
+            self._new_gradients(node)
+            self._kernels(node, work.backward, "bwd", work.backward_extra)
+            self.activations.done(node)
+        else:
+            self.activations.forward(node, event.saving)
+            label = "fwd" if event.direction == "forward" else "recompute"
+            self._kernels(node, work.forward, label, work.forward_extra)
+
+    def _kernels(self, node: Node, kernels: tuple[Kernel, ...], label: str, extra: float) -> None:
+        scratch = self.builder.acquire("kernel scratch", "activations", extra) if extra else None
+        for kernel in kernels:
+            host = HostCalls(kernels=kernel.launches)
+            self.builder.launch(COMPUTE, f"{node.name} {label}", kernel.work, host, node.layer)
+        if scratch is not None:
+            self.builder.release(scratch, COMPUTE)
+
+    def _new_gradients(self, node: Node) -> None:
+        for parameter in node.parameters:
+            if self.network.trainable[parameter] and parameter not in self._gradients:
+                size = self.network.numels[parameter] * self.gradient_width
+                self._gradients[parameter] = self.builder.acquire("gradient", "gradients", size)
+
+    # --- what several strategies need --------------------------------------------------------------------------------
+
+    @property
+    def gradient_width(self) -> int:
+        """Bytes of an element of a gradient as backward produces it."""
+        return self.width
+
+    @property
+    def boundary_micro_batch(self) -> bool:
+        return self.micro_batch == self.last_micro_batch
+
+    def whole(self, parameter: int) -> Slice:
+        return Slice(parameter, 0, self.network.numels[parameter])
+
+    def elementwise(self, lane: str, name: str, size: float, kernels: int = 1) -> int:
+        """A streaming kernel (or several) over `size` bytes of HBM traffic."""
+        return self.builder.launch(lane, name, Pass(size, "stream", kernels), HostCalls(kernels=kernels))
+
+    def accumulate(self, held: int, new: int, elements: int, width: int) -> None:
+        """held += new: read both, write one; the new one is freed."""
+        self.elementwise(COMPUTE, "accumulate gradient", 3.0 * width * elements)
+        self.builder.release(new, COMPUTE)

@@ -1,0 +1,90 @@
+"""What all DeepSpeed stages share: the timer's synchronisations, the overflow flag, the optimizer on fp32 masters.
+
+HBM bytes per element of a 16-bit model: overflow check 30, flatten 4, cast to fp32 6, scale 8, optimizer 28 (its own
+figure), cast back 6 (DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py `step`, ops/adam/fused_adam.py).
+"""
+
+from __future__ import annotations
+
+from zerosim.spec.model import Model
+from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.training import Training
+from zerosim.step import COMPUTE, HostCalls, Pass
+from zerosim.strategies.base import DATA_PARALLEL, Program
+
+MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
+OVERFLOW_BYTES = 30  # cast, isnan, isinf, or, max over a gradient element
+OVERFLOW_SCRATCH = 12  # bytes an element of the largest slice while it is checked
+NORM_BYTES = 18  # cast to fp64 and reduce
+NORM_SCRATCH = 8
+SCALE_BYTES = 8  # fp32 gradient times 1 / (loss scale x clip factor), in place
+
+
+class DeepSpeedProgram(Program):
+    """A program under DeepSpeed's engine."""
+
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
+        super().__init__(model, training, world_size)
+        self.config = config
+        self.zero = config.zero
+        self.wire = config.communication_data_type or self.dtype  # dtype of gradients on the wire
+
+    def begin(self) -> None:
+        self.timer()
+
+    def timer(self) -> None:
+        """The throughput timer synchronises the device at the start of each forward and after the step."""
+        if self.config.synchronized_timer:
+            self.builder.synchronize()
+
+    def pass_over(self, name: str, elements: float, per_element: float, kernels: int = 1, lane: str = COMPUTE) -> int:
+        """Streaming kernels that move `per_element` bytes for each element."""
+        return self.elementwise(lane, name, elements * per_element, kernels)
+
+    def flag_reduction(self, elements: int, largest: int, tensors: int) -> None:
+        """Overflow: scan the gradients, reduce one byte (MAX), read it: the host waits."""
+        scratch = self.builder.acquire("overflow check", "optimizer", float(OVERFLOW_SCRATCH * largest))
+        work = Pass(float(OVERFLOW_BYTES * elements), "reduction", 5 * tensors)
+        self.builder.launch(COMPUTE, "overflow check", work, HostCalls(kernels=work.kernels))
+        self.builder.release(scratch, COMPUTE)
+        self.builder.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
+        self.builder.read(COMPUTE)
+
+    def norm_kernels(self, elements: int, largest: int, tensors: int) -> None:
+        """Squares in fp64 tensor by tensor."""
+        scratch = self.builder.acquire("fp64 norm", "optimizer", float(NORM_SCRATCH * largest))
+        work = Pass(float(NORM_BYTES * elements), "reduction", 2 * tensors)
+        self.builder.launch(COMPUTE, "gradient norm", work, HostCalls(kernels=work.kernels))
+        self.builder.release(scratch, COMPUTE)
+
+    def update(self, elements: int, held: tuple[int, ...] = (), tensors: int = 1) -> None:
+        """Flatten, cast, scale, optimizer, cast back over `elements` on the compute lane; `held` gradients are freed
+        once they are cast."""
+        w, build = self.width, self.builder
+        flat = build.acquire("flat gradients", "optimizer", float(w * elements))
+        self.pass_over("flatten gradients", elements, 2 * w)
+        fp32 = flat
+        if w < 4:
+            fp32 = build.acquire("fp32 gradients", "optimizer", 4.0 * elements)
+            self.pass_over("cast gradients to fp32", elements, w + 4)
+            build.release(flat, COMPUTE)
+        for buffer in held:
+            build.release(buffer, COMPUTE)
+        self.pass_over("scale gradients", elements, SCALE_BYTES)
+        self.optimizer_kernels(elements, tensors)
+        self.pass_over("write parameters", elements, 4 + w)
+        build.release(fp32, COMPUTE)
+
+    def optimizer_kernels(self, elements: int, tensors: int) -> None:
+        """One fused launch, or about ten per tensor where the optimizer is not fused."""
+        optimizer = self.config.optimizer
+        kernels = 1 if optimizer.fused else 10 * tensors
+        work = Pass(float(optimizer.traffic_bytes * elements), "adam", kernels)
+        self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
+
+    def optimizer_residents(self, elements: int) -> None:
+        """fp32 master and the optimizer's states of `elements` parameters."""
+        self.builder.resident("fp32 master parameters", "optimizer", float(MASTER_BYTES * elements))
+        states = self.config.optimizer.state_bytes * elements
+        if states:
+            self.builder.resident("optimizer states", "optimizer", float(states))

@@ -1,0 +1,206 @@
+"""Stage 3's parameter coordinator: which parameters are gathered, collected and released at which module hook.
+
+A pure function of the trace (the order of module visits) and the knobs: the same decisions are made in every micro-step
+once the trace is recorded, so they are taken once and replayed. Source: DeepSpeed
+runtime/zero/partitioned_param_coordinator.py. What surprises: the prefetch bucket is an allowance *per hook*, not a
+window; only `max_live_parameters` bounds the look-ahead; and what the prefetcher has consumed is not released.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zerosim.spec.strategy import Zero
+from zerosim.strategies.network import POST, PRE, Event, Node
+
+Gather = tuple[int, ...]  # the parameters of one coalesced all-gather, in registration order
+
+
+class Visit(NamedTuple):
+    """What happens at one pre-hook, in this order. Numbers index `Plan.gathers`.
+
+    `demanded` are gathered now; each of `collected` is waited for (a gather may be collected several times, once per
+    parameter that first uses it); `prefetched` are gathered ahead.
+    """
+
+    demanded: tuple[int, ...]
+    collected: tuple[int, ...]
+    prefetched: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One micro-step: a visit per pre-hook, released parameters per post-hook (in event order), the rest at the end."""
+
+    gathers: tuple[Gather, ...]
+    visits: tuple[Visit, ...]
+    releases: tuple[tuple[int, ...], ...]
+    leftovers: tuple[int, ...]
+    persistent: frozenset[int]
+    peak_elements: int  # most elements gathered or in flight, persistent ones included
+
+
+def persistent_parameters(numels: Sequence[int], zero: Zero) -> frozenset[int]:
+    """Small parameters stay gathered, until their total would exceed the model's threshold."""
+    chosen, total = set(), 0
+    for parameter, numel in enumerate(numels):
+        if numel <= zero.param_persistence_threshold and total + numel <= zero.model_persistence_threshold:
+            chosen.add(parameter)
+            total += numel
+    return frozenset(chosen)
+
+
+def plan_fetches(events: Sequence[Event], numels: Sequence[int], zero: Zero) -> Plan:
+    """Play the coordinator over the hooks of one micro-step with a complete trace."""
+    coordinator = _Coordinator(events, numels, zero)
+    for event in events:
+        if event.kind == PRE:
+            coordinator.pre(event.node)
+        elif event.kind == POST:
+            coordinator.post(event.node)
+    return coordinator.plan()
+
+
+@dataclass(slots=True)
+class _Trace:
+    """Module visits in order; `before[v]` elements used by visits 0..v-1; `uses[p]` visits that use a parameter."""
+
+    parameters: list[tuple[int, ...]]
+    before: list[int]
+    uses: dict[int, list[int]]
+
+    @classmethod
+    def of(cls, events: Sequence[Event], numels: Sequence[int]) -> _Trace:
+        trace = cls([], [0], {})
+        for event in events:
+            if event.kind == PRE:
+                parameters = tuple(sorted(event.node.parameters))
+                for parameter in parameters:
+                    trace.uses.setdefault(parameter, []).append(len(trace.parameters))
+                trace.parameters.append(parameters)
+                trace.before.append(trace.before[-1] + sum(numels[p] for p in parameters))
+        return trace
+
+    def reused(self, parameter: int, step: int, distance: int) -> bool:
+        """The next use, from visit `step` on, lies within `distance` elements (each visit is checked before it is
+        counted, so a distance above 0 always examines one)."""
+        uses = self.uses[parameter]
+        place = bisect_left(uses, step)
+        return place < len(uses) and self.before[uses[place]] - self.before[step] < distance
+
+
+@dataclass(slots=True)
+class _Coordinator:
+    """State of PartitionedParameterCoordinator during one micro-step."""
+
+    events: Sequence[Event]
+    numels: Sequence[int]
+    zero: Zero
+    trace: _Trace = field(init=False)
+    queue: deque[tuple[int, int]] = field(init=False)  # (parameter, visit) still to be fetched or used
+    persistent: frozenset[int] = field(init=False)
+    available: set[int] = field(init=False)
+    gather_of: dict[int, int] = field(default_factory=dict)  # gathered, not yet collected by its own first use
+    active: dict[int, set[Node]] = field(default_factory=dict)
+    last_fetched: dict[int, int] = field(default_factory=dict)
+    step: int = 0
+    live: int = 0  # DeepSpeed's n_available: persistent parameters are not counted
+    held: int = 0
+    peak: int = 0
+    gathers: list[Gather] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list)
+    releases: list[tuple[int, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.trace = _Trace.of(self.events, self.numels)
+        self.queue = deque((p, v) for v, parameters in enumerate(self.trace.parameters) for p in parameters)
+        self.persistent = persistent_parameters(self.numels, self.zero)
+        self.available = set(self.persistent)
+        self.held = self.peak = sum(self.numels[p] for p in self.persistent)
+
+    def pre(self, node: Node) -> None:
+        parameters = self.trace.parameters[self.step]
+        demanded = self._gather([p for p in parameters if p not in self.available])
+        collected = []
+        for parameter in parameters:
+            self.active.setdefault(parameter, set()).add(node)
+            if parameter in self.gather_of:
+                collected.append(self.gather_of.pop(parameter))
+        self._consume(parameters)
+        prefetched = self._prefetch()
+        self.visits.append(Visit(demanded, tuple(collected), prefetched))
+        self.step += 1
+
+    def _consume(self, parameters: tuple[int, ...]) -> None:
+        """Take this module's uses off the queue."""
+        need = sum(1 for p in parameters if self.last_fetched.get(p, -1) < self.step)
+        popped: set[int] = set()
+        while len(popped) < need:
+            parameter, visit = self.queue.popleft()
+            popped.add(parameter)
+            self.last_fetched[parameter] = visit
+
+    def _prefetch(self) -> tuple[int, ...]:
+        allowance = 1 if self.zero.allgather_sequential else self.zero.prefetch_bucket_size
+        if self.zero.prefetch_bucket_size == 0:
+            return ()
+        limit = min(self.zero.max_live_parameters - self.live, allowance)
+        chosen: list[int] = []
+        elements = 0
+        while self.queue and elements < limit:
+            parameter, visit = self.queue.popleft()
+            self.last_fetched[parameter] = max(self.last_fetched.get(parameter, -1), visit)
+            if parameter not in self.available and parameter not in chosen:
+                chosen.append(parameter)
+                elements += self.numels[parameter]
+        return self._gather(chosen)
+
+    def _gather(self, parameters: list[int]) -> tuple[int, ...]:
+        """One coalesced gather (or one per parameter); the parameters count as available from here on."""
+        if not parameters:
+            return ()
+        sets = [(p,) for p in sorted(parameters)] if self.zero.allgather_sequential else [tuple(sorted(parameters))]
+        first = len(self.gathers)
+        for number, members in enumerate(sets, first):
+            self.gather_of.update(dict.fromkeys(members, number))
+        self.gathers.extend(sets)
+        elements = sum(self.numels[p] for p in parameters)
+        self.available.update(parameters)
+        self.live += elements
+        self.held += elements
+        self.peak = max(self.peak, self.held)
+        return tuple(range(first, len(self.gathers)))
+
+    def post(self, node: Node) -> None:
+        released = []
+        for parameter in sorted(node.parameters):
+            users = self.active.get(parameter, set())
+            users.discard(node)
+            if not users and parameter in self.available and self._dispensable(parameter):
+                released.append(parameter)
+                self.available.discard(parameter)
+                self.live -= self.numels[parameter]
+                self.held -= self.numels[parameter]
+        self.releases.append(tuple(released))
+
+    def _dispensable(self, parameter: int) -> bool:
+        """Not persistent, not consumed ahead by the prefetcher, not used again soon."""
+        return not (
+            parameter in self.persistent
+            or self.last_fetched.get(parameter, -1) > self.step
+            or self.trace.reused(parameter, self.step, self.zero.max_reuse_distance)
+        )
+
+    def plan(self) -> Plan:
+        return Plan(
+            gathers=tuple(self.gathers),
+            visits=tuple(self.visits),
+            releases=tuple(self.releases),
+            leftovers=tuple(sorted(self.available - self.persistent)),
+            persistent=self.persistent,
+            peak_elements=self.peak,
+        )

@@ -1,0 +1,201 @@
+"""ZeRO stages 1 and 2: the optimizer states (and from stage 2 on the gradients) live on their owner.
+
+Source: DeepSpeed runtime/zero/stage_1_and_2.py; op numbers are those of the specification in the tests' vectors.
+What surprises: `reduce_scatter: true` issues an all-reduce of the whole bucket (use_multi_rank_bucket_allreduce), so
+the wire carries twice what the ZeRO paper says; with `overlap_comm` the compute lane waits at each flush for the
+*previous* reduction; the weights' all-gather after the optimizer is one collective that overlaps with nothing.
+
+Rank 0's share is played: it owns the first partition, whose gradients become ready last.
+"""
+
+from __future__ import annotations
+
+from zerosim.spec.model import Model
+from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.training import Training
+from zerosim.step import COMPUTE, DTYPE_BYTES, REDUCE, HostCalls, Slice
+from zerosim.strategies.base import DATA_PARALLEL
+from zerosim.strategies.deepspeed import DeepSpeedProgram
+from zerosim.strategies.flat import FlatLayout, OwnerRun, flat_layout
+
+RANK = 0
+
+
+class PartitionedOptimizer(DeepSpeedProgram):
+    """What stages 1 and 2 share: bucket, flush, boundary."""
+
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
+        super().__init__(config, model, training, world_size)
+        self.layout: FlatLayout = flat_layout(
+            self.network.trainable_numels, world_size, config.zero.round_robin_gradients
+        )
+        self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
+        self.bucket: list[int] = []
+        self.bucket_elements = 0
+        self.bucket_buffers: list[int] = []
+        self.oversized: dict[int, int] = {}  # gradients larger than the bucket, in their own memory
+        self.partition_buffer: int | None = None  # gradients of the tensors in my partition, this backward
+        self.held: int | None = None  # the same, accumulated over micro-steps
+
+    def prepare(self) -> None:
+        numel = sum(self.network.numels)
+        self.builder.resident("parameters", "parameters", self.width * max(numel, self.layout.padded))
+        self.optimizer_residents(self.layout.share)
+
+    # --- filling the bucket (G0-G3) ----------------------------------------------------------------------------------
+
+    def collect(self, parameter: int, buffer: int) -> None:
+        """A gradient enters the bucket; the bucket is flushed first if it would overflow."""
+        numel = self.network.numels[parameter]
+        self.builder.call(HostCalls(gradient_hooks=1))
+        self._allocate_bucket()
+        if self.bucket_elements + numel > self.zero.reduce_bucket_size:
+            self.flush()
+        if numel <= self.zero.reduce_bucket_size:
+            if self.zero.contiguous_gradients:
+                self.elementwise(COMPUTE, "copy gradient to bucket", 2.0 * self.width * numel)
+            self.builder.release(buffer, COMPUTE)
+        else:
+            self.oversized[parameter] = buffer
+        self.bucket.append(parameter)
+        self.bucket_elements += numel
+
+    def _allocate_bucket(self) -> None:
+        if self.bucket_buffers or not self.zero.contiguous_gradients:
+            return
+        size = float(self.width * self.zero.reduce_bucket_size)
+        for _ in range(2 if self.zero.overlap_comm else 1):
+            self.bucket_buffers.append(self.builder.acquire("gradient bucket", "buffers", size))
+
+    # --- emptying it (F1-F9) -----------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Reduce the bucket. An empty one (before an oversized first gradient) still costs the two waits."""
+        overlap = self.zero.overlap_comm
+        if overlap:
+            before = self.builder.tail(REDUCE)
+            self.builder.wait(REDUCE, COMPUTE)
+            self.builder.wait_for(COMPUTE, before)  # the previous flush, not this one
+        if not self.bucket:
+            return
+        if overlap and not self.zero.contiguous_gradients:
+            self.builder.synchronize()
+        self._reduce(self.layout.owner_runs(self.bucket))
+        self._keep_mine()
+        for buffer in self.oversized.values():
+            self.builder.release(buffer, self.lane)
+        self.oversized.clear()
+        self.bucket.clear()
+        self.bucket_elements = 0
+
+    def _reduce(self, runs: list[OwnerRun]) -> None:
+        if not self.zero.reduce_scatter:
+            self._all_reduce_in_place(runs)
+        elif self.zero.use_multi_rank_bucket_allreduce:
+            for group in self._groups_of_runs(runs):
+                self._all_reduce_runs(group)
+        else:
+            self._rooted_reduces(runs)
+
+    def _groups_of_runs(self, runs: list[OwnerRun]) -> list[list[OwnerRun]]:
+        """Runs are gathered until their sum exceeds the bucket: only an oversized gradient is ever split."""
+        groups: list[list[OwnerRun]] = [[]]
+        elements = 0
+        for run in runs:
+            groups[-1].append(run)
+            elements += run.elements
+            if elements > self.zero.reduce_bucket_size:
+                groups.append([])
+                elements = 0
+        return [group for group in groups if group]
+
+    def _all_reduce_runs(self, runs: list[OwnerRun]) -> None:
+        """F3-F6: divide; flatten when several owners; all-reduce; copy back only what is mine."""
+        elements = sum(run.elements for run in runs)
+        mine = sum(run.elements for run in runs if run.owner == RANK)
+        several = len(runs) > 1
+        temporary = self.builder.acquire("flattened bucket", "buffers", self.width * elements) if several else None
+        passes = 2 if several else 1
+        self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements * passes, passes)
+        self._wire(elements, tuple(piece for run in runs for piece in run.pieces))
+        if temporary is not None:
+            if mine:
+                self.elementwise(self.lane, "copy back my gradients", 2.0 * self.width * mine)
+            self.builder.release(temporary, self.lane) if mine else self._release_on_tail(temporary)
+
+    def _all_reduce_in_place(self, runs: list[OwnerRun]) -> None:
+        elements = sum(run.elements for run in runs)
+        self.elementwise(self.lane, "scale gradients", 2.0 * self.width * elements)
+        self._wire(elements, tuple(piece for run in runs for piece in run.pieces))
+
+    def _rooted_reduces(self, runs: list[OwnerRun]) -> None:
+        """One reduce per owner, owners in order of first appearance; with overlap a device synchronisation each."""
+        by_owner: dict[int, list[Slice]] = {}
+        for run in runs:
+            by_owner.setdefault(run.owner, []).extend(run.pieces)
+        elements = sum(run.elements for run in runs)
+        self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements)
+        for owner, pieces in by_owner.items():
+            if self.zero.overlap_comm:
+                self.builder.synchronize()
+            size = sum(piece.stop - piece.start for piece in pieces)
+            self.builder.collective(
+                self.lane, "reduce", size, self.wire, DATA_PARALLEL, name=f"reduce to {owner}", reduces=tuple(pieces)
+            )
+
+    def _wire(self, elements: int, pieces: tuple[Slice, ...]) -> None:
+        """The all-reduce, with casts around it where the wire has another dtype."""
+        cast = (self.width + DTYPE_BYTES[self.wire]) * float(elements) if self.wire != self.dtype else 0.0
+        if cast:
+            self.elementwise(self.lane, "cast to the communication dtype", cast)
+        self.builder.collective(
+            self.lane, "all_reduce", elements, self.wire, DATA_PARALLEL, name="all-reduce gradients", reduces=pieces
+        )
+        if cast:
+            self.elementwise(self.lane, "cast from the communication dtype", cast)
+
+    def _release_on_tail(self, buffer: int) -> None:
+        self.builder.release_after(buffer, max(self.builder.tail(self.lane)))
+
+    def _keep_mine(self) -> None:
+        """F7: tensors that intersect my partition are copied whole."""
+        mine = [p for p in self.bucket if self.layout.in_partition(p, RANK)]
+        if not mine:
+            return
+        if self.partition_buffer is None:
+            size = self.width * self.layout.touched(RANK)
+            self.partition_buffer = self.builder.acquire("gradients of my partition", "gradients", size)
+        elements = sum(self.network.numels[p] for p in mine)
+        self.elementwise(self.lane, "keep my gradients", 2.0 * self.width * elements, len(mine))
+
+    # --- the end of a backward (E1-E4) -------------------------------------------------------------------------------
+
+    def finish_reductions(self) -> None:
+        if self.bucket:
+            self.flush()
+        if self.zero.overlap_comm:
+            self.builder.synchronize()
+        if self.held is None:
+            self.held = self.partition_buffer
+        elif self.partition_buffer is not None:
+            self.accumulate(self.held, self.partition_buffer, self.layout.touched(RANK), self.width)
+        self.partition_buffer = None
+        for buffer in self.bucket_buffers:
+            self._release_on_tail(buffer)
+        self.bucket_buffers.clear()
+
+    # --- the optimizer (S1-S11) --------------------------------------------------------------------------------------
+
+    def boundary(self) -> None:
+        share, largest = self.layout.share, self.layout.largest_slice(RANK)
+        tensors = sum(1 for p in self.layout.order if self.layout.in_partition(p, RANK))
+        if self.config.check_grad_overflow:
+            self.flag_reduction(share, largest, tensors)
+        self.norm_kernels(share, largest, tensors)  # always, clipping or not
+        self.builder.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
+        self.update(share, () if self.held is None else (self.held,), tensors)
+        self.held = None
+        self.builder.collective(
+            COMPUTE, "all_gather", self.layout.padded, self.dtype, DATA_PARALLEL, name="all-gather updated parameters"
+        )
+        self.timer()

@@ -1,0 +1,42 @@
+"""ZeRO stage 1: gradients stay whole in `param.grad` through the micro-steps and are reduced at the boundary.
+
+With `overlap_comm` the boundary's backward fills buckets as gradients become ready; without, the whole reduction runs
+after that backward, in registration order, on the compute lane: all of it is exposed.
+"""
+
+from __future__ import annotations
+
+from zerosim.spec.model import Model
+from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.training import Training
+from zerosim.step import Step
+from zerosim.strategies.partitioned import PartitionedOptimizer
+
+
+class Zero1(PartitionedOptimizer):
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
+        super().__init__(config, model, training, world_size)
+        self.whole_gradients: dict[int, int] = {}
+
+    @property
+    def reductions(self) -> tuple[int, ...]:
+        return (self.last_micro_batch,)
+
+    def gradient(self, parameter: int, buffer: int) -> None:
+        held = self.whole_gradients.setdefault(parameter, buffer)
+        if held != buffer:
+            self.accumulate(held, buffer, self.network.numels[parameter], self.width)
+        if self.boundary_micro_batch and self.zero.overlap_comm:
+            self.collect(parameter, self.whole_gradients.pop(parameter))
+
+    def epilogue(self) -> None:
+        if not self.boundary_micro_batch:
+            return
+        for parameter in sorted(self.whole_gradients):  # registration order; empty with overlap_comm
+            self.collect(parameter, self.whole_gradients.pop(parameter))
+        self.finish_reductions()
+
+
+def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:
+    """The step of a stage-1 run."""
+    return Zero1(config, model, training, world_size).write()
