@@ -48,7 +48,9 @@ def test_stage_2_reduces_every_micro_step(overlap: bool, accumulation: int) -> N
 
 def test_stage_2_with_one_reduce_per_owner() -> None:
     step = step_of(zero(2, use_multi_rank_bucket_allreduce=False))
-    reduces = [(op.work.elements, op.name) for op in step.ops if isinstance(op.work, Collective) and op.work.kind == "reduce"]
+    reduces = [
+        (op.work.elements, op.name) for op in step.ops if isinstance(op.work, Collective) and op.work.kind == "reduce"
+    ]
     to_1, to_0 = "reduce to 1", "reduce to 0"
     assert reduces == [
         (32768, to_1), (16512, to_1), (16512, to_1), (16512, to_1), (16384, to_1), (8256, to_0), (8256, to_1),

@@ -16,6 +16,7 @@ from zerosim.strategies.kernels import Kernel
 from zerosim.strategies.network import GRADIENT, POST, PRE, RUN, Event, Network, Node, compile_network, micro_step
 
 DATA_PARALLEL = "dp"
+STEADY = 2  # micro-steps 1 and 2 are equal: the first whose past is a micro-step like itself is 2, and 3 repeats it
 
 
 class Activations:
@@ -121,16 +122,16 @@ class Program(ABC):
     # --- the walk ----------------------------------------------------------------------------------------------------
 
     def write(self) -> Step:
-        """The whole step, linted."""
+        """The whole step."""
         self.prepare()
+        starts: list[int] = []
         for micro_batch in range(self.training.gradient_accumulation_steps):
             self.micro_batch = self.builder.micro_batch = micro_batch
-            self.builder.phase = "forward"
-            self.begin()
-            self._play(self.forward_events)
-            self.builder.phase = "backward"
-            self._play(self.backward_events)
-            self.epilogue()
+            starts.append(self.builder.next_op)
+            if STEADY < micro_batch < self.last_micro_batch:
+                self.builder.repeat(starts[-2], starts[-1], micro_batch)
+            else:
+                self._micro_step()
         self.builder.phase = "optimizer"
         self.boundary()
         return self.builder.finish(
@@ -138,7 +139,15 @@ class Program(ABC):
             reductions=self.reductions,
             micro_batches=self.training.gradient_accumulation_steps,
             notes=self.notes,
-        ).check()
+        )
+
+    def _micro_step(self) -> None:
+        self.builder.phase = "forward"
+        self.begin()
+        self._play(self.forward_events)
+        self.builder.phase = "backward"
+        self._play(self.backward_events)
+        self.epilogue()
 
     def _play(self, events: tuple[Event, ...]) -> None:
         self._gradients: dict[int, int] = {}

@@ -38,11 +38,12 @@ class Builder:
         self._resident: set[int] = set()
         self._born: list[int] = []  # op number at which each buffer is acquired
         self._last: dict[str, int] = {}  # last op of each stream
-        self._waits: dict[str, list[int]] = {}  # what the next op of each lane waits for beside its own stream
+        self._waits: dict[str, dict[str, int]] = {}  # by lane: the newest op of each other stream it must wait for
         self._waited: dict[tuple[str, str], int] = {}  # newest op of a stream that a lane has waited for
         self._acquiring: list[int] = []
         self._blocking: list[int] = []
-        self._calls = NO_CALLS
+        self._called = False
+        self._calls = [0, 0, 0, 0]  # gradient hooks, module hooks, their parameters, scalar reads
 
     # --- ops ---------------------------------------------------------------------------------------------------------
 
@@ -57,7 +58,7 @@ class Builder:
     ) -> int:
         """Write an op at the end of a lane; the host calls made since the last op are part of issuing it."""
         waits = self._waits.pop(lane, None)
-        after = tuple(dict.fromkeys(waits)) if waits else ()
+        after = tuple(waits.values()) if waits else ()
         return self._write(lane, name, work, after, host, layer, reduces)
 
     def collective(
@@ -79,7 +80,7 @@ class Builder:
         work = Collective(kind, elements, dtype, group)
         number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), layer, reduces)
         if not asynchronous:
-            self._waits[lane] = [number]  # it comes after everything the lane waited for
+            self._waits[lane] = {stream: number}  # it comes after everything the lane waited for
         return number
 
     def _write(
@@ -93,12 +94,17 @@ class Builder:
         reduces: tuple[Slice, ...],
     ) -> int:
         number = len(self._ops)
-        if self._calls is not NO_CALLS:
-            host = self._calls + host
-            self._calls = NO_CALLS
-        blocking, acquires = tuple(dict.fromkeys(self._blocking)), tuple(self._acquiring)
-        self._blocking.clear()
-        self._acquiring.clear()
+        blocking: tuple[int, ...] = ()
+        acquires: tuple[int, ...] = ()
+        if self._called:
+            host = HostCalls(host.kernels, host.collectives, *self._calls)
+            self._calls, self._called = [0, 0, 0, 0], False
+        if self._blocking:
+            blocking = tuple(dict.fromkeys(self._blocking))
+            self._blocking.clear()
+        if self._acquiring:
+            acquires = tuple(self._acquiring)
+            self._acquiring.clear()
         self._ops.append(
             Op(
                 number,
@@ -127,23 +133,28 @@ class Builder:
     # --- waits -------------------------------------------------------------------------------------------------------
 
     def tail(self, lane: str) -> list[int]:
-        """What has to be done before the next op of the lane may run."""
-        waits = self._waits.get(lane, [])
+        """What has to be done before the next op of the lane may run: one op a stream, for streams are FIFO."""
         last = self._last.get(lane)
-        return [*waits, last] if last is not None and last not in waits else list(waits)
+        return [*self._waits.get(lane, {}).values(), *(() if last is None else (last,))]
 
     def wait(self, lane: str, other: str) -> None:
         """WAIT(lane <- other): the lane's next op waits for everything in `other` as it stands now."""
-        if lane != other:
-            self.wait_for(lane, self.tail(other))
+        if lane == other:
+            return
+        for stream, op in self._waits.get(other, {}).items():
+            self._wait_for(lane, stream, op)
+        if other in self._last:
+            self._wait_for(lane, other, self._last[other])
 
     def wait_for(self, lane: str, ops: Iterable[int]) -> None:
         """The lane's next op waits for these ops."""
         for op in ops:
-            stream = self._ops[op].stream
-            if stream != lane and self._waited.get((lane, stream), -1) < op:
-                self._waited[lane, stream] = op  # streams are FIFO: older ops of it are covered
-                self._waits.setdefault(lane, []).append(op)
+            self._wait_for(lane, self._ops[op].stream, op)
+
+    def _wait_for(self, lane: str, stream: str, op: int) -> None:
+        if stream != lane and self._waited.get((lane, stream), -1) < op:
+            self._waited[lane, stream] = op
+            self._waits.setdefault(lane, {})[stream] = op
 
     def block(self, ops: Iterable[int]) -> None:
         """HSYNC: the host waits for these ops before it issues the next one."""
@@ -156,23 +167,28 @@ class Builder:
     def read(self, lane: str) -> None:
         """ITEM: the host waits for the lane's tail and reads a scalar."""
         self.block(self.tail(lane))
-        self.call(HostCalls(reads=1))
+        self.call(reads=1)
 
-    def call(self, calls: HostCalls) -> None:
+    def call(self, gradient_hooks: int = 0, module_hooks: int = 0, hook_parameters: int = 0, reads: int = 0) -> None:
         """Host work before the next op is issued."""
-        self._calls = self._calls + calls
+        calls = self._calls
+        calls[0] += gradient_hooks
+        calls[1] += module_hooks
+        calls[2] += hook_parameters
+        calls[3] += reads
+        self._called = True
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
     def resident(self, name: str, category: str, size: float) -> int:
         """A buffer that is there before the step begins and after it ends."""
-        buffer = self._new(name, category, size, born=-1)
+        buffer = self._new(Buffer(name, category, size), born=-1)
         self._resident.add(buffer)
         return buffer
 
     def acquire(self, name: str, category: str, size: float) -> int:
         """Allocate, at the issue of the next op."""
-        buffer = self._new(name, category, size, born=len(self._ops))
+        buffer = self._new(Buffer(name, category, size), born=len(self._ops))
         self._acquiring.append(buffer)
         return buffer
 
@@ -189,10 +205,45 @@ class Builder:
         """Free: the memory can be reused once `op` has ended (never before the op that acquired it)."""
         self._releases.setdefault(max(op, self._born[buffer]), []).append(buffer)
 
-    def _new(self, name: str, category: str, size: float, born: int) -> int:
-        self._buffers.append(Buffer(name, category, size))
+    def _new(self, buffer: Buffer, born: int) -> int:
+        self._buffers.append(buffer)
         self._born.append(born)
         return len(self._buffers) - 1
+
+    # --- repetition --------------------------------------------------------------------------------------------------
+
+    def repeat(self, start: int, stop: int, micro_batch: int) -> None:
+        """Write ops `start:stop` (the last micro-step written) again as another micro-step.
+
+        What they wait for in the micro-step before becomes what the new ones wait for in theirs; buffers they acquire
+        become new ones. Only for a micro-step that equals the one before it.
+        """
+        by, before = stop - start, 2 * start - stop
+
+        def moved(ops: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple([op + by if op >= before else op for op in ops]) if ops else ops
+
+        fresh: dict[int, int] = {}
+        for number, op in enumerate(self._ops[start:stop], start + by):
+            _, name, stream, work, after, host_waits, host, acquires, _, phase, _, layer, reduces = op
+            if acquires:
+                for buffer in acquires:
+                    fresh[buffer] = self._new(self._buffers[buffer], born=number)
+                acquires = tuple([fresh[buffer] for buffer in acquires])
+            released = self._releases.get(number - by)
+            if released:
+                self._releases[number] = [fresh.get(buffer, buffer) for buffer in released]
+            waits = (moved(after), moved(host_waits), host, acquires, ())
+            self._ops.append(Op(number, name, stream, work, *waits, phase, micro_batch, layer, reduces))
+        self._shift(start, by)
+
+    def _shift(self, start: int, by: int) -> None:
+        """What waits between micro-steps moves along."""
+        for newest in (self._last, self._waited, *self._waits.values()):
+            for key, op in newest.items():  # type: ignore[attr-defined]  # dicts with keys of two kinds
+                if op >= start:
+                    newest[key] = op + by  # type: ignore[index]
+        self._blocking = [op + by if op >= start else op for op in self._blocking]
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -200,11 +251,12 @@ class Builder:
         self, *, parameters: tuple[int, ...], reductions: tuple[int, ...], micro_batches: int, notes: Iterable[str] = ()
     ) -> Step:
         """The Step. Waits of the host that no later op carries get an op of their own (`end of step`)."""
-        if self._blocking or self._calls is not NO_CALLS or self._acquiring:
+        if self._blocking or self._called or self._acquiring:
             self.launch("host", "end of step", None)
         ops = self._ops
         for number, buffers in self._releases.items():
-            ops[number] = ops[number]._replace(releases=tuple(buffers))
+            op = ops[number]
+            ops[number] = Op(*op[:8], tuple(buffers), *op[9:])
         return Step(
             ops=tuple(ops),
             buffers=tuple(self._buffers),

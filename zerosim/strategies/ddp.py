@@ -127,7 +127,7 @@ class DistributedDataParallel(Program):
     # --- gradients ---------------------------------------------------------------------------------------------------
 
     def gradient(self, parameter: int, buffer: int) -> None:
-        self.builder.call(HostCalls(gradient_hooks=1))
+        self.builder.call(gradient_hooks=1)
         held = self.gradients.setdefault(parameter, buffer)
         if held != buffer:
             self.accumulate(held, buffer, self.network.numels[parameter], self.master)

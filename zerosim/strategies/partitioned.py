@@ -13,7 +13,7 @@ from __future__ import annotations
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, REDUCE, HostCalls, Slice
+from zerosim.step import COMPUTE, DTYPE_BYTES, REDUCE, Slice
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout, OwnerRun, flat_layout
@@ -47,7 +47,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
     def collect(self, parameter: int, buffer: int) -> None:
         """A gradient enters the bucket; the bucket is flushed first if it would overflow."""
         numel = self.network.numels[parameter]
-        self.builder.call(HostCalls(gradient_hooks=1))
+        self.builder.call(gradient_hooks=1)
         self._allocate_bucket()
         if self.bucket_elements + numel > self.zero.reduce_bucket_size:
             self.flush()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, GATHER, REDUCE, HostCalls, Step
+from zerosim.step import COMPUTE, DTYPE_BYTES, GATHER, REDUCE, Step
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.fetch import Plan, plan_fetches
@@ -71,7 +71,7 @@ class Zero3(DeepSpeedProgram):
         """The pre-hook: gather what is missing, wait for what is used, gather ahead."""
         visit = self.plan.visits[self.visit]
         self.visit += 1
-        self.builder.call(HostCalls(module_hooks=1, hook_parameters=len(event.node.parameters)))
+        self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
         for gather in visit.demanded:
             self._gather(gather)
         for gather in visit.collected:
@@ -84,7 +84,7 @@ class Zero3(DeepSpeedProgram):
         """The post-hook: drop what is not needed soon."""
         released = self.plan.releases[self.post]
         self.post += 1
-        self.builder.call(HostCalls(module_hooks=1, hook_parameters=len(event.node.parameters)))
+        self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
         for parameter in released:
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
@@ -93,7 +93,7 @@ class Zero3(DeepSpeedProgram):
         members = self.plan.gathers[gather]
         shard = sum(self.shards[p] for p in members)
         elements = shard * self.world_size
-        self.builder.call(HostCalls(hook_parameters=len(members)))
+        self.builder.call(hook_parameters=len(members))
         several = len(members) > 1
         name, category = ("gathered bucket", "buffers") if several else ("gathered parameter", "parameters")
         buffer = self.builder.acquire(name, category, float(self.width * elements))
@@ -147,7 +147,7 @@ class Zero3(DeepSpeedProgram):
     def gradient(self, parameter: int, buffer: int) -> None:
         """Into the bucket, on the reduction lane; a gradient larger than the bucket stays where it is."""
         numel, limit = self.network.numels[parameter], self.zero.reduce_bucket_size
-        self.builder.call(HostCalls(gradient_hooks=1))
+        self.builder.call(gradient_hooks=1)
         if self.bucket and self.bucket_elements + numel > limit:
             self._reduce()
         self.builder.wait(self.lane, COMPUTE)
@@ -218,6 +218,8 @@ class Zero3(DeepSpeedProgram):
         if self.bucket:
             self._reduce()
         self.builder.block(self.builder.tail(self.lane))
+        self.fetch_events.clear()  # compute waited for every collection, the reduction lane for compute
+        self.reduce_events.clear()
         for parameter in self.plan.leftovers:
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
