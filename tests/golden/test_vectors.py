@@ -86,7 +86,7 @@ CASES = {
     "-f2 22:q2 -Hd 27:o2+f2 28:g1 -g2 37:q1 -f2 38:o1+f1 -o2 -q2 41:g0 -g1 51:q0 -f1 52:o0+f0 -o1 -q1 55:E -g0 -f0 -o0 "
     "-q0",
 }
-KNOBS = {
+KNOBS: dict[str, dict[str, Any]] = {
     "P": {"prefetch_bucket_size": 30_000},
     "Q": {"prefetch_bucket_size": 14_000, "max_live_parameters": 60_000, "max_reuse_distance": 0},
     "R": {"prefetch_bucket_size": 14_000, "max_live_parameters": 1_000_000, "max_reuse_distance": 40_000},
@@ -103,7 +103,7 @@ def letter(name: str) -> str:
     return LETTERS[leaf] + block[1:]
 
 
-def plan_of(*, checkpointing: str = "none", reentrant: bool = False, **knobs: int) -> tuple[Plan, str]:
+def plan_of(*, checkpointing: str = "none", reentrant: bool = False, **knobs: Any) -> tuple[Plan, str]:
     """The plan of one micro-step and its events as one line: `i:X` a gather at visit i, `-X` a release."""
     training = toy_training(activation_checkpointing=checkpointing, reentrant=reentrant)
     network = compile_network(toy(), training)
@@ -114,8 +114,8 @@ def plan_of(*, checkpointing: str = "none", reentrant: bool = False, **knobs: in
     for event in events:
         if event.kind == PRE:
             number, visit = next(visits)
-            for gather in (*visit.demanded, *visit.prefetched):
-                line.append(f"{number}:" + "+".join(letter(network.names[p]) for p in plan.gathers[gather]))
+            gathers = [plan.gathers[gather] for gather in (*visit.demanded, *visit.prefetched)]
+            line += [f"{number}:" + "+".join(letter(network.names[p]) for p in members) for members in gathers]
         elif event.kind == POST:
             line += [f"-{letter(network.names[p])}" for p in next(releases)]
     return plan, " ".join(line)
@@ -139,7 +139,7 @@ def test_stage_3_checkpointing_with_reuse_60000_is_identical() -> None:
 )
 @pytest.mark.parametrize("off", [{"prefetch_bucket_size": 0}, {"max_live_parameters": 0}])
 def test_stage_3_without_prefetch_gathers_again(
-    checkpointing: str, reentrant: bool, total: int, backward: int, off: dict[str, int]
+    checkpointing: str, reentrant: bool, total: int, backward: int, off: dict[str, Any]
 ) -> None:
     plan, _ = plan_of(checkpointing=checkpointing, reentrant=reentrant, max_reuse_distance=0, **off)
     numels = compile_network(toy(), toy_training()).numels
@@ -156,7 +156,7 @@ def test_stage_3_without_prefetch_gathers_again(
     ],
 )
 def test_stage_3_reduce_scatters(bucket: int, sizes: list[int]) -> None:
-    knobs = {"param_persistence_threshold": 100, "prefetch_bucket_size": 30_000}
+    knobs: dict[str, Any] = {"param_persistence_threshold": 100, "prefetch_bucket_size": 30_000}
     step = step_of(DeepSpeed(zero=Zero(stage=3, reduce_bucket_size=bucket, overlap_comm=True, **knobs)))
     issued = collectives(step)
     assert [size for kind, size, _ in issued if kind == "reduce_scatter"] == sizes

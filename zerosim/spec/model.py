@@ -26,6 +26,7 @@ FunctionKind = Literal[
     "rotary",  # rotation of queries and keys; heads, kv_heads, head_dim
     "add",  # residual addition over `outputs`
     "multiply",  # gate times up over `outputs`
+    "dropout",  # F.dropout over `outputs`: where a model drops without a module
     "loss",  # cross-entropy over a vocabulary of `outputs`
 ]
 

@@ -9,6 +9,9 @@ from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy
 from zerosim.spec.training import Training
 from zerosim.step import Step
 from zerosim.strategies import ddp, zero0, zero1, zero2, zero3
+from zerosim.strategies.network import model_flops
+
+__all__ = ["build", "model_flops"]
 
 _STAGES: Mapping[int, Callable[[DeepSpeed, Model, Training, int], Step]] = {
     0: zero0.write,

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from zerosim.spec.model import Function, Model, Module
 from zerosim.spec.training import Training
+from zerosim.step import Attention, Matmul
 from zerosim.strategies.kernels import Shape, Work, shape_of, work_of
 
 Direction = Literal["forward", "recompute", "backward"]
@@ -193,3 +194,19 @@ class _Backward:
             self.uses_left[parameter] -= 1
             if self.network.trainable[parameter] and self.uses_left[parameter] == 0:
                 yield Event(GRADIENT, node, "backward", parameter)
+
+
+def model_flops(model: Model, training: Training) -> float:
+    """Model FLOP of one micro-batch: three times the forward (backward twice), no recomputation.
+
+    The convention of MFU (Chowdhery et al. 2022, PaLM, appendix B): every score counts, causal or not.
+    """
+    return 3 * sum(
+        _counted(kernel.work) for node in compile_network(model, training).root.walk() for kernel in node.work.forward
+    )
+
+
+def _counted(work: object) -> float:
+    if isinstance(work, Attention):
+        return work._replace(causal=False, backward=False).flops
+    return work.flops if isinstance(work, Matmul) else 0.0

@@ -1,0 +1,42 @@
+"""A file is written whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from zerosim.errors import InputError
+from zerosim.report.files import write_bytes, write_text
+
+
+def test_folders_are_made_and_nothing_else_is_left(tmp_path: Path) -> None:
+    write_text(tmp_path / "new" / "picture.svg", "ä\n")
+    write_bytes(tmp_path / "new" / "picture.svg", b"again")
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["picture.svg"]
+    assert (tmp_path / "new" / "picture.svg").read_bytes() == b"again"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "trace.json"
+    target.write_text("old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(InputError, match="found No space left on device; expected a path that can be written"):
+        write_text(target, "new")
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
+    assert target.read_text() == "old"
+
+
+def test_a_path_through_a_file_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="expected a path that can be written"):
+        write_text(tmp_path / "file" / "trace.json", "")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="found Is a directory"):
+        write_text(tmp_path / "folder", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["folder"]

@@ -1,0 +1,194 @@
+"""Memory of a step: both curves, the peak and its parts, the caching allocator, and what is said when it overflows."""
+
+import pytest
+
+from tests.timelines import FORWARD_SECONDS, MATMUL, MB, many, played, supply, tiny
+from zerosim.errors import Finding
+from zerosim.resources import Supply
+from zerosim.step import Buffer, Op, Step
+from zerosim.timeline import Timeline
+from zerosim.views import Facts, memory, summarize
+from zerosim.views.allocator import CachingAllocator, rounded, segment_size
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def test_peak_of_tiny() -> None:
+    gpu = memory(tiny())["gpu"]
+    # 50 overhead + 160 resident + 2 x 40 gathered + 2 x 100 activations + 60 gradients
+    assert gpu.peak == 550 * MB
+    assert (gpu.peak_seconds, gpu.peak_op) == (2, 4)  # the host is far ahead: backward 1 is issued at 2 s
+    assert {name: size / MB for name, size in gpu.parts.items()} == {
+        "parameters": 40,
+        "gradients": 60,
+        "optimizer": 120,
+        "activations": 200,
+        "buffers": 80,
+        "overhead": 50,
+    }
+    assert [(each.name, each.count) for each in gpu.held[:3]] == [("activations", 2), ("adam", 1), ("gathered", 2)]
+
+
+def test_buffers_are_grouped_by_the_stem_of_their_names() -> None:
+    names = ("fp32 copy", "layer.3.weight", "layer.12.weight", "grad[7]", "7")
+    buffers = tuple(Buffer(name, "buffers", 1.0) for name in names)
+    step = Step((), buffers, frozenset(range(5)), {}, micro_batches=1).check()
+    held = memory(played(step, ()))["gpu"].held
+    assert {each.name: each.count for each in held} == {"fp32 copy": 1, "layer.weight": 2, "grad": 1, "7": 1}
+
+
+def test_a_block_is_free_at_once_on_its_own_stream_only() -> None:
+    gpu = memory(tiny())["gpu"]
+    levels = dict(zip(gpu.busy.seconds.tolist(), (gpu.busy.bytes / MB).tolist(), strict=True))
+    # activations (compute to compute) fall when backward is issued; gathered (nccl to compute) when it ends;
+    # gradients.1 (compute to nccl) when its reduction ends; gradients.0 at once, for adam on compute waits for that
+    assert levels == {0: 290, 1: 490, 2: 450, 4: 410, 5: 350, 14: 310, 17: 250, 20: 210}
+    freed = dict(zip(gpu.allocated.seconds.tolist(), (gpu.allocated.bytes / MB).tolist(), strict=True))
+    assert freed == {0: 290, 1: 490, 2: 410, 3: 350, 4: 270, 5: 210}
+
+
+def test_host_tiers_are_shared_by_the_ranks_of_a_node() -> None:
+    assert memory(tiny())["dram"].peak == 40 * MB
+    assert memory(tiny(), ranks_per_node=8)["dram"].peak == 320 * MB
+    assert memory(tiny(), ranks_per_node=8)["gpu"].peak == 550 * MB
+
+
+def test_room_made_in_the_same_instant_counts() -> None:
+    """The host waits for the op that releases, then acquires: never both at once."""
+    ops = (
+        Op(0, "first", "side", MATMUL, acquires=(0,)),
+        Op(1, "last use", "compute", MATMUL, after=(0,), releases=(0,)),
+        Op(2, "next", "compute", MATMUL, host_waits=(1,), acquires=(1,), releases=(1,)),
+    )
+    buffers = (Buffer("a", "buffers", 30 * MB), Buffer("b", "buffers", 30 * MB))
+    step = Step(ops, buffers, frozenset(), {}, micro_batches=1).check()
+    assert memory(played(step, [FORWARD_SECONDS] * 3))["gpu"].peak == 80 * MB
+
+
+@pytest.mark.parametrize(
+    ("size", "block", "segment"),
+    [
+        (1, 512, 2 * MIB),
+        (513, 1024, 2 * MIB),
+        (MIB, MIB, 2 * MIB),
+        (MIB + 1, MIB + 512, 20 * MIB),
+        (10 * MIB - 1, 10 * MIB, 10 * MIB),
+        (10 * MIB - 512, 10 * MIB - 512, 20 * MIB),
+        (11 * MIB, 11 * MIB, 12 * MIB),
+    ],
+)
+def test_sizes_of_blocks_and_segments(size: int, block: int, segment: int) -> None:
+    assert rounded(size) == block
+    assert segment_size(rounded(size)) == segment
+
+
+def test_two_blocks_share_a_large_segment() -> None:
+    allocator = CachingAllocator()
+    allocator.allocate(9 * MIB, "compute")
+    allocator.allocate(9 * MIB, "compute")
+    assert allocator.reserved == 20 * MIB
+    allocator.allocate(9 * MIB, "compute")
+    assert allocator.reserved == 40 * MIB
+
+
+def test_a_remainder_of_one_mebibyte_is_not_cut_off() -> None:
+    allocator = CachingAllocator()
+    allocator.free(allocator.allocate(12 * MIB, "compute"))
+    assert allocator.allocate(11 * MIB, "compute").size == 12 * MIB
+    allocator.free(allocator.allocate(30 * MIB, "compute"))
+    assert allocator.allocate(28 * MIB, "compute").size == 28 * MIB
+
+
+def test_free_neighbours_merge() -> None:
+    allocator = CachingAllocator()
+    a, b = allocator.allocate(8 * MIB, "compute"), allocator.allocate(8 * MIB, "compute")
+    allocator.free(b)
+    allocator.free(a)
+    allocator.allocate(9 * MIB, "compute")
+    allocator.allocate(9 * MIB, "compute")
+    assert allocator.reserved == 20 * MIB
+
+
+def test_streams_do_not_share_blocks() -> None:
+    allocator = CachingAllocator()
+    allocator.free(allocator.allocate(12 * MIB, "compute"))
+    allocator.allocate(12 * MIB, "gather")
+    assert allocator.reserved == 24 * MIB
+
+
+def test_flush_gives_back_what_is_wholly_free() -> None:
+    allocator = CachingAllocator(limit=40 * MIB)
+    allocator.free(allocator.allocate(20 * MIB, "compute"))
+    held = allocator.allocate(12 * MIB, "gather")
+    allocator.allocate(28 * MIB, "gather")
+    assert (allocator.flushes, allocator.failures, allocator.reserved) == (1, 0, 40 * MIB)
+    allocator.free(held)
+    allocator.allocate(14 * MIB, "gather")  # 28 + 14 > 40 even after a flush
+    assert (allocator.flushes, allocator.failures) == (2, 1)
+
+
+def test_reserved_is_never_below_busy() -> None:
+    gpu = memory(many(400))["gpu"]
+    assert gpu.reserve is not None
+    assert gpu.reserve.curve.peak >= gpu.peak
+
+
+def facts(world_size: int = 2, applied: frozenset[str] = frozenset()) -> Facts:
+    return Facts("tiny", 1, world_size, 100.0, 4.0, 1350.0, 100.0, applied=applied)
+
+
+def finding(timeline: Timeline, given: Facts | None = None) -> Finding:
+    (found,) = [f for f in summarize(timeline, given or facts()).findings if f.code == "out-of-memory"]
+    return found
+
+
+def test_out_of_memory_names_op_tier_excess_and_what_was_held() -> None:
+    found = finding(tiny(capacity=400 * MB))
+    assert found.severity == "error"
+    assert "gpu: 550 MB needed at backward 1" in found.message
+    assert "150 MB more than the 400 MB" in found.message
+    assert "activations 200 MB, optimizer 120 MB, buffers 80 MB" in found.message
+
+
+def test_only_changes_that_cover_the_excess_are_named() -> None:
+    remedy = finding(tiny(capacity=400 * MB)).remedy  # 150 MB are missing
+    assert "full activation checkpointing (saves about 188.2 MB)" in remedy
+    assert "micro-batch" not in remedy  # saves 100 MB
+    remedy = finding(tiny(capacity=470 * MB)).remedy  # 80 MB are missing
+    assert "half the micro-batch (saves about 100 MB)" in remedy
+    assert "the optimizer in host memory (saves about 120 MB)" in remedy
+    assert "buckets smaller by 40M elements, 100 % of all buffers" in remedy
+    assert "ZeRO stage 1" not in remedy  # saves 60 MB on two ranks
+
+
+def test_what_the_scenario_does_already_is_not_named() -> None:
+    applied = frozenset({"activation_checkpointing", "optimizer_offload"})
+    remedy = finding(tiny(capacity=470 * MB), facts(applied=applied)).remedy
+    assert "checkpointing" not in remedy
+    assert "host memory" not in remedy
+
+
+def test_a_combination_takes_each_part_once() -> None:
+    remedy = finding(tiny(capacity=200 * MB)).remedy  # 350 MB are missing
+    assert remedy.startswith("No single change is enough")
+    assert "full activation checkpointing (saves about 188.2 MB); the optimizer in host memory" in remedy
+    assert "micro-batch" not in remedy
+
+
+def test_what_cannot_be_saved_is_said() -> None:
+    assert finding(tiny(capacity=51 * MB)).remedy.startswith("Nothing that acts on what is held saves 499 MB")
+
+
+def test_the_cache_is_flushed_before_memory_is_short() -> None:
+    """1.2 GB busy at most, but segments of two streams together need more than there is."""
+    ops = (
+        Op(0, "a", "compute", MATMUL, acquires=(0,), releases=(0,)),
+        Op(1, "b", "side", MATMUL, host_waits=(0,), acquires=(1,), releases=(1,)),
+    )
+    buffers = (Buffer("a", "buffers", GIB), Buffer("b", "buffers", GIB))
+    step = Step(ops, buffers, frozenset(), {}, micro_batches=1).check()
+    machine: Supply = supply(capacity=1.5 * GIB)
+    summary = summarize(played(step, [FORWARD_SECONDS] * 2, machine), facts())
+    assert summary.fits
+    assert [f.code for f in summary.findings if f.severity == "warning"] == ["allocator-flush"]
+    assert summary.memory["gpu"].allocator_flushes == 1

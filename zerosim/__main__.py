@@ -1,0 +1,5 @@
+"""`python -m zerosim`."""
+
+from zerosim.cli import main
+
+main()

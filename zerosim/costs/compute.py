@@ -1,0 +1,92 @@
+"""What kernels take of a GPU: matrix products by tiles and waves, fused attention, memory-bound passes.
+
+Rules: an op's time alone is exactly what its formula says; its flow takes SMs in proportion to its FLOP and HBM in
+proportion to its bytes, so that a collective which holds SMs, or a copy which reads HBM, slows it. Nothing here knows
+of layers or of other ops. Constants: catalogue groups `gemm`, `attention`, `memory`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from zerosim.catalog import constant
+from zerosim.costs.site import Site
+from zerosim.resources import Demand, Use
+from zerosim.step import DTYPE_BYTES, Attention, Matmul, Pass
+
+_OLD = frozenset({"volta", "turing", "ampere", "ada", "cdna"})  # kernels that are not persistent: sm80 and older
+
+
+def peak(site: Site, dtype: str) -> float:
+    """Dense FLOP/s at a dtype; that of fp32 where the GPU has none (bf16 on V100 and T4 is computed so)."""
+    peaks = site.gpu.peak_flops
+    return (peaks.get(dtype) or peaks.get("fp32") or site.peak[1] / site.device.compute) * site.device.compute
+
+
+def matmul(work: Matmul, site: Site) -> Demand:
+    """Products one after the other, each as long as its slower side, arithmetic or memory."""
+    arithmetic = memory = total = moved = 0.0
+    for shape in work.shapes:
+        computes, size = _product(shape, work.dtype, site), _operands(shape, work.dtype)
+        loads = size / (site.gpu.stream_efficiency * site.gpu.memory_bandwidth)
+        arithmetic, memory, total = arithmetic + computes, memory + loads, total + max(computes, loads)
+        moved += size
+    latency = len(work.shapes) * constant("gemm.t0_us") * 1e-6
+    bound = arithmetic >= memory  # the side that is slower over all products fills the time of both
+    sm = _sm(site, work.flops, total if bound else arithmetic)
+    return Demand(latency, (*sm, *_hbm(site, moved, memory if bound else total)))
+
+
+def _product(shape: tuple[int, int, int, int], dtype: str, site: Site) -> float:
+    """Seconds of arithmetic: waves of 256 x 128 output tiles over the SMs, at the best rate found for big products.
+
+    The last wave is partly idle (`wave_soft` 1) or half so with persistent kernels; each tile has a prologue and an
+    epilogue worth `k0` steps of its main loop. 5 % mean error on 13 published A100 products (COOKBOOK). Thin products
+    have kernels with tiles as thin, down to the 16 rows and columns of a tensor-core instruction.
+    """
+    batch, m, k, n = shape
+    era = "sm80_and_older" if site.gpu.architecture in _OLD else "sm90_plus"
+    rows, columns, sms = _tile("gemm.tile_m", m), _tile("gemm.tile_n", n), site.gpu.sms
+    each = batch * math.ceil(m / rows) * math.ceil(n / columns) / sms  # output tiles per SM
+    waves = max(1.0, each + constant(f"gemm.wave_soft.{era}") * (math.ceil(each) - each))
+    flops = waves * sms * 2 * rows * columns * (k + constant(f"gemm.k0.{era}"))
+    return flops / (site.gpu.matmul_efficiency * peak(site, dtype)) if batch * m * k * n else 0.0
+
+
+def _tile(name: str, extent: int) -> float:
+    return min(constant(name), max(16, 16 * math.ceil(extent / 16)))
+
+
+def _operands(shape: tuple[int, int, int, int], dtype: str) -> float:
+    batch, m, k, n = shape
+    return float(batch * DTYPE_BYTES[dtype] * (m * k + k * n + m * n))
+
+
+def attention(work: Attention, site: Site) -> Demand:
+    """Fused attention: a fraction of the peak that grows with the sequence, rate = fraction x peak x s / (s + s0)."""
+    way = "backward" if work.backward else "forward"
+    best = constant(f"attention.{way}.{site.gpu.architecture}") * peak(site, work.dtype)
+    rate = best * work.keys / (work.keys + constant("attention.half_seq"))
+    rows = work.batch * work.heads * work.head_dim * DTYPE_BYTES[work.dtype]
+    tensors = 2 if work.backward else 1  # each of q, o and k, v, and its gradient
+    moved = float(2 * tensors * rows * (work.queries + work.keys))
+    loads = moved / (site.gpu.stream_efficiency * site.gpu.memory_bandwidth)
+    return Demand(constant("gemm.t0_us") * 1e-6, (*_sm(site, work.flops, work.flops / rate), *_hbm(site, moved, loads)))
+
+
+def memory_pass(work: Pass, site: Site) -> Demand:
+    """Memory-bound kernels: bytes at the fraction of HBM that their kind reaches, and no less than a gap for each."""
+    gpu = site.gpu
+    efficiency = gpu.stream_efficiency if work.flavour == "stream" else constant(f"memory.{work.flavour}_efficiency")
+    flow = work.hbm_bytes / (efficiency * gpu.memory_bandwidth)
+    gap = work.kernels * constant("memory.kernel_gap_us") * 1e-6
+    return Demand(max(0.0, gap - flow), _hbm(site, work.hbm_bytes, flow))
+
+
+def _sm(site: Site, flops: float, seconds: float) -> tuple[Use, ...]:
+    return (Use(site.resource("sm"), flops, flops / (site.peak[1] * seconds)),) if flops and seconds else ()
+
+
+def _hbm(site: Site, moved: float, seconds: float) -> tuple[Use, ...]:
+    rate = site.gpu.memory_bandwidth
+    return (Use(site.resource("hbm"), moved, moved / (rate * seconds)),) if moved and seconds else ()

@@ -1,0 +1,181 @@
+"""How the ranks of a process group reach each other: over NVLink, over PCIe, over the network, and how fast.
+
+An *island* is what a collective treats as one node: ranks joined by NVLink or by one host (an NVL72 rack is one island
+of 18 hosts). Training is SPMD: when a group has one rank on a node of eight GPUs, seven sibling groups send at the
+same moment, so each has an eighth of the node's ports. All of this is found once for each group and class; no op pays
+for it again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from zerosim.catalog import constant, constants
+from zerosim.costs.island import Inside, island
+from zerosim.costs.machine import Machine
+from zerosim.costs.site import Site, lane_key
+from zerosim.errors import InputError, Problem
+from zerosim.resources import RankClass
+from zerosim.step import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A group on one island, seen from a class of its ranks."""
+
+    site: Site
+    members: int  # ranks of the group on the island
+    hosts: int  # nodes of the island that hold them
+    siblings: int  # groups like this one on each of these nodes, all busy at once
+    inside: Inside
+    net: float  # bytes/s out of the island that the group can count on
+    gate: Literal["nic", "leaf"]  # what limits that
+    outside: float  # share of its network traffic that crosses the spines
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A group of `size` ranks on `islands` islands; `hop` and `net_hop` are seconds of one step inside and between.
+
+    `nvls` is what reduction inside the NVSwitch gains over a ring there; 0 where it does not exist.
+    """
+
+    size: int
+    islands: int
+    reaches: tuple[Reach, ...]
+    hop: float
+    net_hop: float
+    nvls: float
+
+    @property
+    def per_island(self) -> float:
+        return self.size / self.islands
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where all ranks are: class and NVLink domain of each, island of each host. Made once for a machine."""
+
+    machine: Machine
+    sites: tuple[Site, ...]
+    class_of: Sequence[int]  # by rank
+    domain_of: Sequence[int]  # by rank: first rank of its NVLink domain
+    island_of: Sequence[int]  # by host
+
+    def spread(self, group: Group, rank: int) -> Spread:
+        """The instance of `group` that holds `rank`."""
+        members = members_of(group, rank, self.machine.world)
+        islands: dict[int, list[int]] = {}
+        first: dict[int, int] = {}
+        for member in members:
+            islands.setdefault(self._island(member), []).append(member)
+            first.setdefault(self.class_of[member], member)
+        hosts = sorted({self.machine.hosts[member] for member in members}) if len(islands) > 1 else []
+        reaches = tuple(
+            self._reach(self.sites[number], member, islands[self._island(member)], hosts)
+            for number, member in sorted(first.items())
+        )
+        _check(self.machine.topology.name, group, reaches, len(islands))
+        largest = max(len(on_island) for on_island in islands.values())
+        return Spread(
+            size=len(members),
+            islands=len(islands),
+            reaches=reaches,
+            hop=max(_hop(reach) for reach in reaches),
+            net_hop=max((r.site.network.port.latency for r in reaches if r.site.network), default=0.0),
+            nvls=min(_nvls(reach, largest) for reach in reaches),
+        )
+
+    def _island(self, rank: int) -> int:
+        return self.island_of[self.machine.hosts[rank]]
+
+    def _reach(self, site: Site, member: int, on_island: Sequence[int], hosts: Sequence[int]) -> Reach:
+        where = self.machine.hosts
+        here = sum(1 for rank in on_island if where[rank] == where[member])
+        siblings = max(1, len(self.machine.ranks_on(where[member])) // here)
+        island_hosts = len({where[rank] for rank in on_island})
+        outside = self._outside(site, where[member], hosts)
+        net = site.network.effective * island_hosts / siblings if site.network else 0.0
+        leaf = _through_leaf(site, outside) * island_hosts / siblings
+        joined = len({self.domain_of[rank] for rank in on_island}) == 1
+        return Reach(
+            site=site,
+            members=len(on_island),
+            hosts=island_hosts,
+            siblings=siblings,
+            inside=island(self.machine, member, on_island, joined, siblings),
+            net=min(net, leaf),
+            gate="leaf" if leaf < net else "nic",
+            outside=outside,
+        )
+
+    def _outside(self, site: Site, host: int, hosts: Sequence[int]) -> float:
+        """The chance that the peer node hangs on another leaf, when nodes were placed without regard to leaves."""
+        if len(hosts) < 2 or site.network is None or not site.network.leaf.uplinks:
+            return 0.0
+        return (len(hosts) - self.machine.near(host, hosts)) / (len(hosts) - 1)
+
+
+def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ...]) -> Layout:
+    class_of = [0] * machine.world
+    for number, each in enumerate(classes):
+        for rank in each.ranks:
+            class_of[rank] = number
+    domain_of = list(range(machine.world))
+    island_of = list(range(len(machine.topology.hosts)))
+    for domain in machine.topology.nvlink_domains():
+        hosts = {machine.hosts[rank] for rank in domain}
+        lowest = min(island_of[host] for host in hosts)
+        for rank in domain:
+            domain_of[rank] = domain[0]
+        for host in hosts:
+            island_of[host] = lowest
+    return Layout(machine, sites, class_of, domain_of, island_of)
+
+
+def members_of(group: Group, rank: int, world: int) -> range:
+    """The ranks of the instance of `group` that holds `rank`: ranks 0, stride, 2·stride … are the one of rank 0."""
+    block = group.size * group.stride
+    start = rank // block * block + rank % group.stride
+    return range(start, min(start + block, world), group.stride)
+
+
+def _check(name: str, group: Group, reaches: Iterable[Reach], islands: int) -> None:
+    """A collective needs a way: ports between nodes, NVLink or PCIe inside."""
+    problems = []
+    for reach in reaches:
+        where = f"node {reach.site.device.host}"
+        if islands > 1 and not reach.net:
+            problems.append(Problem(name, where, "no network port", f"one: group {group.name} spans nodes"))
+        if not reach.inside.ring:
+            problems.append(Problem(name, where, "GPUs without NVLink or PCIe", "links between its GPUs"))
+    if problems:
+        raise InputError(problems)
+
+
+def _hop(reach: Reach) -> float:
+    """Seconds of one ring step on the island."""
+    hops = constants("collectives.hop_us")
+    if reach.inside.medium in ("pcie", "host"):
+        lane = reach.site.lane
+        crossing = 2 if reach.inside.medium == "host" else 1  # a bounce crosses PCIe twice
+        return crossing * hops[lane_key(lane) if lane else "pcie4"] * 1e-6
+    return hops["nvlink"] * 1e-6
+
+
+def _nvls(reach: Reach, largest: int) -> float:
+    gains = constants("collectives.nvls.multiplier")
+    enough = largest >= constant("collectives.nvls.min_gpus")
+    return gains.get(reach.site.gpu.architecture, 0.0) if enough and reach.inside.medium == "nvswitch" else 0.0
+
+
+def _through_leaf(site: Site, outside: float) -> float:
+    """What the uplinks of the leaf leave to one node, over all its rails, when all nodes of the leaf send at once."""
+    if not outside or site.network is None:
+        return math.inf
+    leaf, network = site.network.leaf, site.network
+    share = leaf.uplinks / leaf.hosts * network.ports / leaf.ports
+    return share * network.port.efficiency / outside

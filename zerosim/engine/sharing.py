@@ -1,0 +1,156 @@
+"""Max-min fair sharing: how fast flows that cross the same resources run. Pure arithmetic, no clock.
+
+A flow uses several resources at once: at speed `v` (1/s) it takes the share `v x seconds` of each, where `seconds` is
+how long the resource would be busy with it alone. A division is *fair* when every flow either runs as fast as it does
+alone or has a bottleneck: a full resource on which no other flow has a larger share. With equal bytes on every link of
+a route this is textbook max-min fairness (Bertsekas & Gallager 1992, Data Networks, 6.5.2); with unequal footprints (a
+matmul that needs all SMs and a little HBM beside a norm that needs all HBM and a few SMs) it is the bottleneck max
+fairness of Bonald & Roberts 2015 (Multi-Resource Fairness, SIGMETRICS), which SimGrid also solves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+LEAST_CAPACITY = 0.05  # what holds leave at least: a kernel waits for SMs, but the GPU never refuses it for ever
+_SAME = 1e-12  # relative difference below which two speeds are one
+_SWEEPS = 500  # of the search for levels; its error shrinks by half or better in each
+
+
+class Footprint(NamedTuple):
+    """What a demand takes of the machine, resources by number. Equal footprints are one object."""
+
+    number: int
+    latency: float
+    uses: tuple[tuple[int, float], ...]  # resource, seconds of it alone
+    holds: tuple[tuple[int, float], ...]  # resource, share
+    fastest: float  # speed alone, 1/s: 1 / the longest of `uses`; 0 where it can never end
+    slowest: int  # the resource of that longest use
+
+
+class Rate(NamedTuple):
+    """The speed of a flow, and the resource that limits it."""
+
+    speed: float
+    bottleneck: int
+
+
+def share(flows: Sequence[Footprint], capacities: Mapping[int, float]) -> list[Rate]:
+    """The fair rate of each of `flows`; a resource not in `capacities` has all of itself (1.0) to give.
+
+    Progressive filling. In a round each flow is offered the least of its own top speed and of an equal part of what
+    is left of each of its resources. Settled are the flows offered their top speed, and those of a resource that is
+    the bottleneck of all its flows: nothing can change these offers. Where no flow can be settled the bottlenecks
+    depend on each other in a cycle, and the rest is solved at once, by the levels of its resources.
+    """
+    rates: dict[int, Rate] = {}
+    waiting = list(range(len(flows)))
+    left = {resource: capacities.get(resource, 1.0) for flow in flows for resource, _ in flow.uses}
+    while waiting:
+        crossing = _crossing(flows, waiting)
+        settled = _settled(flows, waiting, crossing, left) or _cycle(flows, waiting, crossing, left)
+        for flow, rate in settled.items():
+            for resource, seconds in flows[flow].uses:
+                left[resource] = max(0.0, left[resource] - rate.speed * seconds)
+        rates.update(settled)
+        waiting = [flow for flow in waiting if flow not in settled]
+    return [rates[flow] for flow in range(len(flows))]
+
+
+def _crossing(flows: Sequence[Footprint], which: Iterable[int]) -> dict[int, list[int]]:
+    """The flows (of `which`) on each resource."""
+    crossing: dict[int, list[int]] = {}
+    for flow in which:
+        for resource, _ in flows[flow].uses:
+            crossing.setdefault(resource, []).append(flow)
+    return crossing
+
+
+def _offer(flow: Footprint, levels: Mapping[int, float]) -> Rate:
+    """The speed at which the flow's share of each resource is at most the resource's level, and what binds it."""
+    speed, bottleneck = flow.fastest, flow.slowest
+    for resource, seconds in flow.uses:
+        if levels[resource] < speed * seconds * (1 - _SAME):
+            speed, bottleneck = levels[resource] / seconds, resource
+    return Rate(speed, bottleneck)
+
+
+def _settled(
+    flows: Sequence[Footprint],
+    waiting: Sequence[int],
+    crossing: Mapping[int, Sequence[int]],
+    left: Mapping[int, float],
+) -> dict[int, Rate]:
+    """The flows whose offer of this round is final."""
+    fair = {resource: left[resource] / len(users) for resource, users in crossing.items()}
+    offers = {flow: _offer(flows[flow], fair) for flow in waiting}
+    settled = {flow: rate for flow, rate in offers.items() if rate.speed == flows[flow].fastest}
+    binding: dict[int, list[int]] = {}
+    for flow, rate in offers.items():
+        for resource, seconds in flows[flow].uses:
+            if rate.speed * seconds >= fair[resource] * (1 - 2 * _SAME):
+                binding.setdefault(resource, []).append(flow)
+    for resource, bound in binding.items():
+        if len(bound) == len(crossing[resource]):
+            for flow in bound:
+                settled.setdefault(flow, Rate(offers[flow].speed, resource))
+    return settled
+
+
+def _cycle(
+    flows: Sequence[Footprint],
+    waiting: Sequence[int],
+    crossing: Mapping[int, Sequence[int]],
+    left: Mapping[int, float],
+) -> dict[int, Rate]:
+    """Rates of flows whose bottlenecks depend on each other: the fixed point of the resources' levels.
+
+    A resource's level is the share of the flows it limits. All levels move together, so that the order of the flows
+    does not matter, and by 1/damping of the way: a flow on k resources passes a change on to k - 1 others at most.
+    """
+    damping = max(2, max(len(flows[flow].uses) for flow in waiting) - 1)
+    levels = {resource: left[resource] / len(users) for resource, users in crossing.items()}
+    for _ in range(_SWEEPS):
+        aims = {
+            resource: _level(left[resource], [_elsewhere(flows[flow], resource, levels) for flow in users])
+            for resource, users in crossing.items()
+        }
+        moves = {resource: (aims[resource] - level) / damping for resource, level in levels.items()}
+        levels = {resource: level + moves[resource] for resource, level in levels.items()}
+        if all(abs(moves[resource]) <= _SAME * level for resource, level in levels.items()):
+            break
+    rates = {flow: _offer(flows[flow], levels) for flow in waiting}
+    return _fitted(flows, rates, left)
+
+
+def _elsewhere(flow: Footprint, here: int, levels: Mapping[int, float]) -> float:
+    """The share of `here` that the flow would take if only its other resources limited it."""
+    speed, own = flow.fastest, 0.0
+    for resource, seconds in flow.uses:
+        if resource == here:
+            own = seconds
+        elif levels[resource] < speed * seconds:
+            speed = levels[resource] / seconds
+    return speed * own
+
+
+def _level(capacity: float, wishes: list[float]) -> float:
+    """The largest share when `capacity` is filled evenly and no flow gets more than it wishes."""
+    wishes.sort()
+    for position, wish in enumerate(wishes):
+        even = capacity / (len(wishes) - position)
+        if wish > even:
+            return even
+        capacity -= wish
+    return wishes[-1] + capacity
+
+
+def _fitted(flows: Sequence[Footprint], rates: Mapping[int, Rate], left: Mapping[int, float]) -> dict[int, Rate]:
+    """The rates, slowed by what the search left over, so that no resource gives more than it has."""
+    loads = dict.fromkeys(left, 0.0)
+    for flow, rate in rates.items():
+        for resource, seconds in flows[flow].uses:
+            loads[resource] += rate.speed * seconds
+    fit = min((left[resource] / load for resource, load in loads.items() if load > left[resource]), default=1.0)
+    return {flow: Rate(rate.speed * fit, rate.bottleneck) for flow, rate in rates.items()}

@@ -1,0 +1,75 @@
+"""Names over the time axis: which phase the step was in, which layer was computed, and what was exposed.
+
+Rule: bands of one kind never overlap. Phases are the cuts of `views.phases`, so a picture shows what a summary counts;
+layers follow the compute of the GPU and the CPU, not communication, which runs ahead and behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from zerosim.resources import RankClass
+from zerosim.step import Attention, HostCompute, Matmul, Pass
+from zerosim.timeline import Timeline
+from zerosim.views.activity import activity
+from zerosim.views.intervals import Intervals, difference, union
+from zerosim.views.phases import cuts
+
+
+class Band(NamedTuple):
+    """A stretch of the step with a name."""
+
+    label: str
+    start: float
+    end: float
+
+
+def seen_by(timeline: Timeline, rank_class: RankClass) -> Timeline:
+    """The same timeline for views, which explain the class that ends last: here the only one is `rank_class`."""
+    return replace(timeline, classes=(rank_class,))
+
+
+def phases(timeline: Timeline, rank_class: RankClass) -> list[Band]:
+    """Forward, backward, optimizer, one band a micro-batch; together they are the whole step."""
+    found = cuts(seen_by(timeline, rank_class))
+    starts = [0.0, *(cut.end for cut in found)]
+    return [Band(cut.phase, start, cut.end) for start, cut in zip(starts, found, strict=False)]
+
+
+def layers(timeline: Timeline, rank_class: RankClass) -> list[Band]:
+    """Consecutive compute of one layer as one band, cut where the next one starts."""
+    ops = timeline.step.ops
+    computed = [
+        span
+        for span in timeline.spans[rank_class.name]
+        if span.end > span.start and isinstance(ops[span.op].work, Matmul | Attention | Pass | HostCompute)
+    ]
+    computed.sort(key=lambda span: (span.start, span.op))
+    runs = [(layer, list(spans)) for layer, spans in groupby(computed, key=lambda span: ops[span.op].layer)]
+    starts = [*(spans[0].start for _, spans in runs[1:]), float("inf")]
+    return [
+        Band(f"layer {layer}", spans[0].start, min(max(span.end for span in spans), following))
+        for (layer, spans), following in zip(runs, starts, strict=True)
+        if layer is not None
+    ]
+
+
+class Exposed(NamedTuple):
+    """When nothing was computed because of communication, or because of copies alone."""
+
+    communication: list[tuple[float, float]]
+    transfers: list[tuple[float, float]]
+
+
+def exposed(timeline: Timeline, rank_class: RankClass) -> Exposed:
+    """The intervals whose lengths `views.breakdown` counts."""
+    seen = activity(seen_by(timeline, rank_class))
+    communication = difference(seen.collectives, seen.compute)
+    transfers = difference(seen.transfers, union(seen.compute, seen.collectives))
+    return Exposed(_pairs(communication), _pairs(transfers))
+
+
+def _pairs(intervals: Intervals) -> list[tuple[float, float]]:
+    return [(float(start), float(end)) for start, end in intervals]

@@ -1,0 +1,101 @@
+"""The lanes of a picture: what each stream of a rank class did when, as marks in pixels, and what a tooltip tells.
+
+Rule: lanes stand in the order of cause: the host that issues, compute, communication and copies, the CPU. Seconds
+become pixels here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zerosim.report.marks import TOOLTIP_FROM, Mark
+from zerosim.report.ops import flops, moved_bytes
+from zerosim.report.palette import INKS, ink_of
+from zerosim.resources import RankClass
+from zerosim.step import COMPUTE, HOST_STREAM, Collective, HostCompute, Op, Transfer
+from zerosim.timeline import Span, Timeline
+from zerosim.units import show_flops, show_seconds, show_size
+
+
+class Scale(NamedTuple):
+    """Seconds to pixels."""
+
+    left: float
+    pixels_per_second: float
+
+    def x(self, seconds: float) -> float:
+        return self.left + seconds * self.pixels_per_second
+
+    def mark(self, ink: str, start: float, end: float, label: str = "", tooltip: str = "") -> Mark:
+        """A box over these seconds."""
+        return Mark(ink, self.x(start), (end - start) * self.pixels_per_second, label, tooltip)
+
+
+class Lane(NamedTuple):
+    """A row of the picture."""
+
+    title: str
+    marks: list[Mark]
+    height: float
+
+
+def streams(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> list[Lane]:
+    """One lane a stream that has work: compute first, CPU last, the others as they are first used."""
+    spans = timeline.spans[rank_class.name]
+    by_stream: dict[str, list[Mark]] = {}
+    for op in timeline.step.ops:
+        span = spans[op.number]
+        if op.work is None or span.end <= span.start:
+            continue
+        marks = by_stream.setdefault(op.stream, [])
+        if isinstance(op.work, Collective) and span.start > span.ready:
+            waits = f"{op.name} waits {show_seconds(span.start - span.ready)} for the other ranks"
+            marks.append(scale.mark("wait", span.ready, span.start, "", waits))
+        mark = scale.mark(ink_of(op.work), span.start, span.end, op.name)
+        marks.append(mark if mark.width < TOOLTIP_FROM else mark._replace(tooltip=tooltip(op, span, timeline)))
+    order = sorted(by_stream, key=lambda stream: (stream != COMPUTE, stream == HOST_STREAM))
+    titles = {HOST_STREAM: "CPU"}
+    return [Lane(titles.get(stream, stream), by_stream[stream], height) for stream in order]
+
+
+def host(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> Lane:
+    """The thread that issues: a box while it works on an op, an open one while it waits for the device."""
+    return Lane("host", list(_issuing(timeline, rank_class, scale)), height)
+
+
+def _issuing(timeline: Timeline, rank_class: RankClass, scale: Scale) -> Iterator[Mark]:
+    spans, demands = timeline.spans[rank_class.name], timeline.demands[rank_class.name]
+    free = 0.0
+    for op in timeline.step.ops:
+        issued = spans[op.number].issued
+        begun = max(issued - demands[op.number].host, free)
+        if op.host_waits and begun > free:
+            waits = f"the host waits {show_seconds(begun - free)} before it issues {op.name}"
+            yield scale.mark("wait", free, begun, "waits", waits)
+        issuing = f"issue {op.name}: {show_seconds(issued - begun)}, done at {show_seconds(issued)}"
+        yield scale.mark("issue", begun, issued, "", issuing)
+        free = issued
+
+
+def tooltip(op: Op, span: Span, timeline: Timeline) -> str:
+    """What a person asks of a box: what, how long, when, how much, and what limited it."""
+    assert op.work is not None  # markers take no time and have no box
+    limit = timeline.supply.labels.get(span.bottleneck, span.bottleneck)
+    lines = [
+        f"{op.name} ({INKS[ink_of(op.work)].word}, op {op.number}, {op.phase})",
+        f"{show_seconds(span.end - span.start)}, from {show_seconds(span.start)} to {show_seconds(span.end)}",
+        _amount(op),
+        f"limited by {limit}" if limit else "",
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def _amount(op: Op) -> str:
+    work = op.work
+    operations, size = flops(work), moved_bytes(work)
+    if operations is not None:
+        return show_flops(operations).removesuffix("/s")
+    route = f", {work.source} to {work.target}" if isinstance(work, Transfer) else ""
+    memory = " of DRAM" if isinstance(work, HostCompute) else ""
+    return f"{show_size(size)}{memory}{route}" if size is not None else ""

@@ -1,0 +1,124 @@
+"""The program of a step as rows: what `ops --json` prints, and the same as a table.
+
+Rule: a row says what a strategy wrote. It knows no seconds: a program has none until it is priced and played. The keys
+are a contract with users' scripts; more may be added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerosim.report.tables import Column, table
+from zerosim.step import DTYPE_BYTES, Attention, Collective, HostCompute, Matmul, Op, Pass, Step, Transfer, Work
+from zerosim.units import show_count, show_flops, show_size
+
+Row = dict[str, Any]
+
+COLUMNS = (
+    Column("op", "right"),
+    Column("stream"),
+    Column("phase"),
+    Column("micro-batch", "right"),
+    Column("layer", "right"),
+    Column("kind"),
+    Column("name"),
+    Column("work", "right"),
+    Column("dtype"),
+    Column("ranks", "right"),
+    Column("after"),
+)
+
+
+def rows(step: Step) -> list[Row]:
+    """One mapping an op, in issue order; None where a key says nothing about that kind of work."""
+    return [_row(op, step) for op in step.ops]
+
+
+def render(step: Step) -> str:
+    """The same as a table, one line an op, ending in a line end."""
+    return table(COLUMNS, (_cells(row) for row in rows(step))) + "\n"
+
+
+def kind(work: Work | None) -> str:
+    """`compute`, `host_compute`, `transfer`, a collective's name, or `marker`."""
+    if isinstance(work, Collective):
+        return work.kind
+    if isinstance(work, Transfer):
+        return "transfer"
+    if isinstance(work, HostCompute):
+        return "host_compute"
+    return "marker" if work is None else "compute"
+
+
+def flops(work: Work | None) -> float | None:
+    """Floating-point operations of a matrix product or attention; memory-bound kernels count none."""
+    return work.flops if isinstance(work, Matmul | Attention) else None
+
+
+def moved_bytes(work: Work | None) -> float | None:
+    """Message of a collective, size of a copy, traffic of a memory-bound kernel (HBM) or of a CPU optimizer (DRAM)."""
+    if isinstance(work, Collective | Transfer):
+        return work.bytes
+    if isinstance(work, Pass):
+        return work.hbm_bytes
+    if isinstance(work, HostCompute):
+        return work.dram_bytes
+    return None
+
+
+def _row(op: Op, step: Step) -> Row:
+    work = op.work
+    group = step.groups.get(work.group) if isinstance(work, Collective) else None
+    size = moved_bytes(work)
+    elements = work.elements if isinstance(work, Collective | HostCompute) else None
+    return {
+        "index": op.number,
+        "name": op.name,
+        "kind": kind(work),
+        "stream": op.stream,
+        "phase": op.phase,
+        "micro_batch": op.micro_batch,
+        "layer": op.layer,
+        "elements": _whole(elements),
+        "dtype": work.dtype if isinstance(work, Collective | Matmul | Attention) else None,
+        "bytes": _whole(size),
+        "group_size": group.size if group else None,
+        "after": list(op.after),
+        "group": group.name if group else None,
+        "host_waits": list(op.host_waits),
+        "flops": _whole(flops(work)),
+    }
+
+
+def _whole(value: float | None) -> float | int | None:
+    """Counts are whole numbers; a float that is one is written as one."""
+    return int(value) if value is not None and float(value).is_integer() else value
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    return (
+        row["index"],
+        row["stream"],
+        row["phase"],
+        row["micro_batch"],
+        _shown(row["layer"]),
+        row["kind"],
+        row["name"],
+        _work(row),
+        _shown(row["dtype"]),
+        _shown(row["group_size"]),
+        " ".join(str(other) for other in row["after"]),
+    )
+
+
+def _work(row: Row) -> str:
+    """The number that tells most about the op: elements of a collective, FLOP of a product, bytes of the rest."""
+    if row["dtype"] in DTYPE_BYTES and row["elements"] is not None:
+        return f"{show_count(row['elements'])} elements"
+    if row["flops"] is not None:
+        return show_flops(row["flops"]).removesuffix("/s")
+    return show_size(row["bytes"]) if row["bytes"] is not None else ""
+
+
+def _shown(value: object) -> object:
+    return "" if value is None else value

@@ -1,0 +1,53 @@
+"""Colour, hatch and word of each kind of work. Colours alone never tell kinds apart: each has its own hatch too.
+
+Colours: Okabe and Ito (2008), "Color Universal Design", the palette that colour-blind readers can tell apart. Plain
+fills are compute; slanted lines are collectives; dots are copies; a grid is the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from zerosim.step import Attention, Collective, HostCompute, Matmul, Pass, Transfer, Work
+
+Hatch = Literal["plain", "rising", "falling", "crossed", "upright", "level", "dotted", "grid"]
+
+
+class Ink(NamedTuple):
+    """How a kind of work is drawn. `word` stands in legends, `dark` says that letters on it have to be white."""
+
+    word: str
+    colour: str
+    hatch: Hatch = "plain"
+    dark: bool = False
+
+
+INKS: Mapping[str, Ink] = {
+    "matmul": Ink("matrix products", "#0072B2", dark=True),
+    "attention": Ink("attention", "#56B4E9"),
+    "pass": Ink("memory-bound kernels", "#009E73", "level", dark=True),
+    "all_gather": Ink("all-gather", "#E69F00", "rising"),
+    "reduce_scatter": Ink("reduce-scatter", "#D55E00", "falling"),
+    "all_reduce": Ink("all-reduce", "#CC79A7", "crossed"),
+    "collective": Ink("other collectives", "#CC79A7", "upright"),
+    "transfer": Ink("copies", "#F0E442", "dotted"),
+    "host": Ink("CPU", "#BBBBBB", "grid"),
+}
+
+
+def ink_of(work: Work) -> str:
+    """The name in INKS."""
+    match work:
+        case Collective():
+            return work.kind if work.kind in INKS else "collective"
+        case Matmul():
+            return "matmul"
+        case Attention():
+            return "attention"
+        case Pass():
+            return "pass"
+        case Transfer():
+            return "transfer"
+        case HostCompute():
+            return "host"

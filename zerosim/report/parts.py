@@ -1,0 +1,48 @@
+"""What a step and a tier are made of, in the words, letters and colours of all reports in text.
+
+Rule: letters differ within a bar, so that colour only repeats them; each name is written once, here.
+"""
+
+from __future__ import annotations
+
+from zerosim.report.bars import Part
+from zerosim.views.summary import Summary, TierUse
+
+CAUSES = {  # the causes of `run --json` that are not collectives
+    "wait_for_rank": "waiting for a slower rank",
+    "host": "host not ready",
+    "transfer": "copies",
+    "host_compute": "CPU compute",
+    "idle": "nothing to run",
+}
+MEMORY_LETTERS = {
+    "parameters": ("P", "blue"),
+    "gradients": ("G", "green"),
+    "optimizer": ("O", "orange"),
+    "activations": ("A", "cyan"),
+    "buffers": ("B", "purple"),
+    "overhead": ("x", "grey"),
+}
+
+
+def cause_name(cause: str) -> str:
+    """A cause as people write it: `all_gather` is "all-gather"."""
+    return CAUSES.get(cause, cause.replace("_", "-"))
+
+
+def time_parts(summary: Summary) -> list[Part]:
+    """Where the step went, in the order of the bar."""
+    seconds = summary.breakdown
+    return [
+        Part("C", "compute", seconds.compute, "blue"),
+        Part("X", "exposed communication", seconds.exposed_communication, "orange"),
+        Part("T", "exposed transfer", seconds.exposed_transfer, "purple"),
+        Part("H", "host compute", seconds.host_compute, "green"),
+        Part(".", "idle", seconds.idle, "grey"),
+    ]
+
+
+def memory_parts(tier: TierUse) -> list[Part]:
+    """What is held at the peak, in the order of the bar."""
+    letters = MEMORY_LETTERS.items()
+    return [Part(letter, word, getattr(tier, f"{word}_bytes"), colour) for word, (letter, colour) in letters]

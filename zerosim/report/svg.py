@@ -1,0 +1,191 @@
+"""The timeline as one SVG picture: lanes, phases, what is exposed, a time axis. No script, no font, no other file.
+
+Rules: a kind of work has a hatch or a label beside its colour; what is too narrow to see is joined, so that a picture
+stays small; the same timeline gives the same bytes. Light or dark is the reader's choice (`prefers-color-scheme`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zerosim.report import axis, bands, lanes
+from zerosim.report.lanes import Lane, Scale
+from zerosim.report.marks import CHARACTER, Mark, drawn, fits, number, text
+from zerosim.report.palette import INKS, Hatch
+from zerosim.resources import RankClass
+from zerosim.timeline import Timeline
+from zerosim.units import show_seconds
+
+MARGIN, GAP = 12.0, 5.0  # pixels
+LANE, THIN, BAND = 24.0, 14.0, 18.0  # heights
+HEAD, AXIS, LEGEND_LINE = 50.0, 26.0, 20.0
+TICK_EVERY = 100  # pixels between ticks of the axis, at least
+NARROWEST = 400  # pixels of the whole picture
+TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
+EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies"}
+ISSUING = {"issue": "host issues", "wait": "waits"}
+
+HATCHES: dict[Hatch, str] = {
+    "plain": "",
+    "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    "falling": "M-1 -1L7 7M-1 5L1 7M5 -1L7 1",
+    "crossed": "M0 0L6 6M6 0L0 6",
+    "upright": "M3 0V6",
+    "level": "M0 3H6",
+    "dotted": "M2 3h2",
+    "grid": "M0 0V6M0 0H6",
+}
+STYLE = {
+    "text": 'font:10px Helvetica,Arial,"DejaVu Sans",sans-serif;fill:#222',
+    ".title": "font-size:14px;font-weight:bold",
+    ".lane": "text-anchor:end",
+    ".middle": "text-anchor:middle",
+    ".on-dark": "fill:#fff",
+    ".on-light": "fill:#000;stroke:#fff;stroke-opacity:.6;stroke-width:3px;stroke-linejoin:round;paint-order:stroke",
+    ".paper": "fill:#fff",
+    ".ground": "fill:#888;fill-opacity:.1",
+    ".grid": "stroke:#888;stroke-opacity:.35;fill:none",
+    ".even": "fill:#888;fill-opacity:.35",
+    ".odd": "fill:#888;fill-opacity:.2",
+    ".issue": "fill:#555",
+    ".wait": "fill:none;stroke:#888;stroke-dasharray:3 2",
+    ".exposed": "fill:#000",
+}
+DARK_STYLE = {"text": "fill:#ddd", ".paper": "fill:#16181c", ".issue": "fill:#bbb", ".exposed": "fill:#fff"}
+
+
+class Frame(NamedTuple):
+    """The measures of one picture, in pixels."""
+
+    width: float
+    left: float  # where time 0 is
+    right: float
+    top: float  # of the first lane
+    bottom: float  # of the last one
+
+
+def render(timeline: Timeline, width: int = 1200, rank_class: str = "", title: str = "") -> str:
+    """The picture of one rank class; of the one that ends last, which explains the step, unless another is named."""
+    width = max(width, NARROWEST)
+    shown = next((known for known in timeline.classes if known.name == rank_class), timeline.slowest)
+    unscaled = [*_lanes(timeline, shown, Scale(0.0, 0.0))]
+    left = MARGIN + CHARACTER * (max(len(lane.title) for lane in unscaled) + 1)
+    scale = Scale(left, (width - MARGIN - left) / (timeline.makespan or 1.0))
+    rows = list(_lanes(timeline, shown, scale))
+    top = HEAD + BAND + GAP
+    bottom = top + sum(lane.height + GAP for lane in rows)
+    frame = Frame(width, left, width - MARGIN, top, bottom)
+    legend, lines = _legend(rows, frame)
+    height = bottom + AXIS + LEGEND_LINE * lines + MARGIN
+    body = [
+        *_opening(timeline, shown, title, width, height),
+        *_axis(timeline, scale, frame),
+        *_phases(timeline, shown, scale),
+        *_rows(rows, frame),
+        *legend,
+        "</svg>",
+    ]
+    return "\n".join(body) + "\n"
+
+
+def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]:
+    yield lanes.host(timeline, shown, scale, THIN)
+    yield from lanes.streams(timeline, shown, scale, LANE)
+    found = bands.exposed(timeline, shown)
+    marks = [_bare("exposed", pair, scale) for pair in found.communication]
+    marks += [_bare("copying", pair, scale) for pair in found.transfers]
+    yield Lane("exposed", sorted(marks, key=lambda mark: mark.x), THIN)
+
+
+def _bare(ink: str, pair: tuple[float, float], scale: Scale) -> Mark:
+    start, end = pair
+    about = f"{EXPOSED[ink]}: {show_seconds(end - start)}, from {show_seconds(start)}"
+    return scale.mark(ink, start, end, "", about)
+
+
+# --- parts of the picture --------------------------------------------------------------------------------------------
+
+
+def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, height: float) -> Iterator[str]:
+    size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" class="zerosim" {size} role="img" aria-labelledby="title">'
+    heading = title or "One training step"
+    yield f'<title id="title">{text(heading)}</title>'
+    yield f"<style>\n{_style()}\n</style>"
+    yield "<defs>"
+    yield from (_pattern(f"{name}-fill", ink.colour, ink.hatch, ink.dark) for name, ink in INKS.items())
+    yield _pattern("copying-fill", "#999999", "dotted", dark=False)
+    yield "</defs>"
+    yield '<rect class="paper" width="100%" height="100%"/>'
+    yield f'<text class="title" x="{number(MARGIN)}" y="24">{text(heading)}</text>'
+    ranks = f"rank {shown.ranks[0]}" + (f", one of {len(shown.ranks)} alike" if len(shown.ranks) > 1 else "")
+    about = f"{show_seconds(timeline.makespan)}, {len(timeline.step.ops)} ops, {ranks}"
+    yield f'<text x="{number(MARGIN)}" y="40">{text(about)}</text>'
+
+
+def _style() -> str:
+    """The rules, for this picture alone: it may stand inside a page that has rules of its own."""
+    fills = {f".{name}": f"fill:url(#{name}-fill)" for name in [*INKS, "copying"]}
+    light = [f".zerosim {selector}{{{rules}}}" for selector, rules in (STYLE | fills).items()]
+    dark = [f".zerosim {selector}{{{rules}}}" for selector, rules in DARK_STYLE.items()]
+    return "\n".join([*light, "@media (prefers-color-scheme:dark){", *dark, "}"])
+
+
+def _pattern(name: str, colour: str, hatch: Hatch, dark: bool) -> str:
+    line = "#fff" if dark else "#000"
+    lines = f'<path d="{HATCHES[hatch]}" stroke="{line}" stroke-opacity=".4" fill="none"/>' if HATCHES[hatch] else ""
+    square = 'width="6" height="6"'
+    return (
+        f'<pattern id="{name}" {square} patternUnits="userSpaceOnUse"><rect {square} fill="{colour}"/>{lines}</pattern>'
+    )
+
+
+def _axis(timeline: Timeline, scale: Scale, frame: Frame) -> Iterator[str]:
+    """Lines through all lanes with the time below them."""
+    for seconds, label in axis.ticks(timeline.makespan, int((frame.right - frame.left) / TICK_EVERY)):
+        x = scale.x(seconds)
+        yield f'<path class="grid" d="M{number(x)} {number(HEAD + BAND)}V{number(frame.bottom)}"/>'
+        labelled = min(x, frame.width - len(label) * CHARACTER / 2 - 2)
+        yield f'<text class="middle" x="{number(labelled)}" y="{number(frame.bottom + 12)}">{text(label)}</text>'
+
+
+def _phases(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[str]:
+    for index, band in enumerate(bands.phases(timeline, shown)):
+        x, wide = scale.x(band.start), (band.end - band.start) * scale.pixels_per_second
+        about = f"{band.label}: {show_seconds(band.end - band.start)}, from {show_seconds(band.start)}"
+        box = f'x="{number(x)}" y="{number(HEAD)}" width="{number(wide)}" height="{number(BAND)}"'
+        yield f'<rect class="{("even", "odd")[index % 2]}" {box}><title>{text(about)}</title></rect>'
+        labels = (f"{band.label} {show_seconds(band.end - band.start)}", band.label)
+        label = next((known for known in labels if fits(known, wide)), "")
+        if label:
+            yield f'<text class="middle" x="{number(x + wide / 2)}" y="{number(HEAD + 13)}">{text(label)}</text>'
+
+
+def _rows(rows: Sequence[Lane], frame: Frame) -> Iterator[str]:
+    y = frame.top
+    for lane in rows:
+        yield f'<g class="row" transform="translate(0 {number(y)})">'
+        ground = f'x="{number(frame.left)}" width="{number(frame.right - frame.left)}" height="{number(lane.height)}"'
+        yield f'<rect class="ground" {ground}/>'
+        x, middle = number(frame.left - 6), number(lane.height / 2 + 3.5)
+        yield f'<text class="lane" x="{x}" y="{middle}">{text(lane.title)}</text>'
+        yield from drawn(lane.marks, lane.height, TONES)
+        yield "</g>"
+        y += lane.height + GAP
+
+
+def _legend(rows: Sequence[Lane], frame: Frame) -> tuple[list[str], int]:
+    """The kinds that are in the picture, in as many lines as they need."""
+    present = {mark.ink for lane in rows for mark in lane.marks}
+    words = ISSUING | {name: ink.word for name, ink in INKS.items()} | EXPOSED
+    x, line, out = frame.left, 0, []
+    for name in (known for known in words if known in present):
+        wide = 22 + CHARACTER * len(words[name]) + 12
+        if x + wide > frame.right and x > frame.left:
+            x, line = frame.left, line + 1
+        y = frame.bottom + AXIS + LEGEND_LINE * line
+        out.append(f'<rect class="{name}" x="{number(x)}" y="{number(y)}" width="16" height="12"/>')
+        out.append(f'<text x="{number(x + 21)}" y="{number(y + 10)}">{text(words[name])}</text>')
+        x += wide
+    return out, line + 1

@@ -1,0 +1,128 @@
+"""A scenario: one question. Topology, model, training and strategy, resolved, with what was found and assumed.
+
+`load` reads a scenario file and the files it names, makes the changes of `--set`, and tells all mistakes of all files
+at once. A Scenario is a value: `replace` makes another; `text` is plain data that reproduces it. Nothing here knows
+how a step is built, priced or played.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerosim.errors import Finding, InputError, Problem, nearest
+from zerosim.spec.model import Model
+from zerosim.spec.strategy import Ddp, Strategy
+from zerosim.spec.training import Training
+
+if TYPE_CHECKING:  # networkx, pydantic and yaml are loaded when a file is read, not before
+    from zerosim.spec.topology import Topology
+
+__all__ = ["Scenario", "from_mapping", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One question, everything resolved.
+
+    `topology` is what the run uses of `machine`, the whole of what was described. `text` reproduces the scenario when
+    read with `from_mapping` in the directory of its file (a model or topology set from Python stands there by name).
+    """
+
+    title: str
+    machine: Topology
+    nodes: int | None
+    gpus: int | None
+    topology: Topology
+    model: Model
+    training: Training
+    strategy: Strategy
+    text: Mapping[str, Any]
+    findings: tuple[Finding, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    source: str = ""
+    calibration: str | None = None
+
+    def __post_init__(self) -> None:
+        """What no scenario may be, however it was made."""
+        longest, length = self.model.max_positions, self.training.sequence_length
+        wrong = []
+        if longest is not None and length > longest:
+            expected = f"at most {longest}, the learnt positions of {self.model.name}"
+            wrong.append(Problem(self.source, "training.sequence_length", str(length), expected))
+        if isinstance(self.strategy, Ddp) and self.strategy.parameter_dtype not in ("fp32", self.training.precision):
+            expected = f"fp32 or {self.training.precision}, the precision of training"
+            wrong.append(Problem(self.source, "strategy.ddp.parameter_dtype", self.strategy.parameter_dtype, expected))
+        if wrong:
+            raise InputError(wrong)
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the run: one a GPU."""
+        return len(self.topology.gpus)
+
+    def replace(self, **changes: Any) -> Scenario:
+        """Another scenario with `title`, `nodes`, `gpus`, `topology`, `model`, `training` or `strategy` changed.
+
+        All of them values; `training` may also be a mapping of the fields that change. The batch per GPU stays as it
+        is when the number of GPUs changes, and bucket sizes stay when the model does.
+        """
+        _known(changes)
+        values = dict(changes)
+        if isinstance(values.get("training"), Mapping):
+            values["training"] = _changed_training(self.training, values["training"])
+        if "topology" in values:
+            values["machine"] = values["topology"]
+        if values.keys() & {"nodes", "topology"}:  # a number of GPUs says nothing about other nodes
+            values = {"gpus": None, **values}
+        machine = values.get("machine", self.machine)
+        values["topology"] = machine.select(values.get("nodes", self.nodes), values.get("gpus", self.gpus))
+        changed = dataclasses.replace(self, **values)
+        names: dict[str, Any] = {key: changes[key].name for key in ("topology", "model") if key in changes}
+        return dataclasses.replace(changed, text=_text(changed, {**self.text, **names}))
+
+
+def load(path: str | Path, changes: Sequence[str] = ()) -> Scenario:
+    """The scenario in a file, after `changes` ("nodes=4", "strategy.deepspeed.zero_optimization.stage=2")."""
+    from zerosim.spec import loading, scenario_file
+
+    return Scenario(**scenario_file.read(loading.read(path), Path(path).parent, changes))
+
+
+def from_mapping(mapping: Mapping[str, Any], base_directory: str | Path = ".", changes: Sequence[str] = ()) -> Scenario:
+    """The scenario in a mapping; paths in it are relative to `base_directory`."""
+    from zerosim.spec import loading, scenario_file
+
+    document = loading.inline(dict(mapping), str(mapping.get("title") or "scenario"))
+    return Scenario(**scenario_file.read(document, Path(base_directory), changes))
+
+
+def _known(changes: Mapping[str, Any]) -> None:
+    known = ("title", "nodes", "gpus", "topology", "model", "training", "strategy")
+    wrong = [
+        Problem("replace", name, f'the unknown name "{name}"', f"one of {', '.join(known)}", nearest(name, known))
+        for name in changes
+        if name not in known
+    ]
+    if wrong:
+        raise InputError(wrong)
+
+
+def _changed_training(training: Training, changes: Mapping[str, Any]) -> Training:
+    from zerosim.spec.loading import inline, validated
+    from zerosim.spec.scenario_file import TrainingSchema
+
+    document = inline({**dataclasses.asdict(training), **changes}, "replace: training")
+    return Training(**validated(document, TrainingSchema).model_dump())
+
+
+def _text(scenario: Scenario, names: Mapping[str, Any]) -> dict[str, Any]:
+    from zerosim.spec.scenario_text import scenario_text
+
+    return scenario_text(
+        scenario.title, names["topology"], scenario.nodes, scenario.gpus, names["model"], scenario.training,
+        scenario.strategy, scenario.calibration,
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""Changes of a document from outside: `PATH=VALUE` of `--set`, with errors that name the change, not a line of a file.
+
+A path is dotted; a number steps into a list; the value is YAML. Mappings on the way are made where there are none:
+whether such a path may exist is for the schema to say, which then names the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from zerosim.errors import InputError, Problem
+from zerosim.spec.document import Document, shown
+from zerosim.spec.loading import parse
+
+
+class Change(NamedTuple):
+    """One change: as it was written, where it goes from the root of a document, what stands there then.
+
+    `made` is how many parts of the path were there before; all from there on is the change's own.
+    """
+
+    text: str
+    path: tuple[str, ...]
+    value: Any
+    made: int | None = None
+
+    def below(self, depth: int) -> Change:
+        """The change as seen from `depth` steps down its path."""
+        return self._replace(path=self.path[depth:])
+
+    def owns(self, path: str) -> bool:
+        """Whether what stands at a dotted path is there, or is as it is, because of this change."""
+        known = len(self.path) if self.made is None else min(self.made + 1, len(self.path))
+        own = ".".join(self.path[:known])
+        return path == own or path.startswith(f"{own}.")
+
+
+def parse_change(text: str) -> Change:
+    """`strategy.deepspeed.zero_optimization.stage=2` as a Change."""
+    path, equals, value = text.partition("=")
+    parts = tuple(part.strip() for part in path.split("."))
+    if not equals or not all(parts):
+        raise InputError([Problem(f"--set {text}", found=f'"{text}"', expected="PATH=VALUE, such as nodes=4")])
+    return Change(text, parts, parse(value.strip(), f"--set {text}").data if value.strip() else None)
+
+
+def changed(document: Document, changes: Iterable[Change]) -> tuple[Document, list[Change]]:
+    """The document with `changes` made, in order, and the changes with what each of them made."""
+    root = {"": deepcopy(document.data)}
+    done = []
+    for change in changes:
+        done.append(change._replace(made=_there(root[""], change.path)))
+        _put(root, ("", *change.path), change)
+    return replace(document, data=root[""]), done
+
+
+def _there(tree: Any, path: Sequence[str]) -> int:
+    """How many parts of a path exist."""
+    for depth, part in enumerate(path):
+        if not isinstance(tree, dict) or part not in tree:
+            return depth if isinstance(tree, dict) else len(path)
+        tree = tree[part]
+    return len(path)
+
+
+def _put(tree: Any, path: Sequence[str], change: Change) -> None:
+    for depth, part in enumerate(path):
+        if not isinstance(tree, dict | list):
+            raise _wrong(change, depth - 1, shown(tree), "a mapping, to set a key of it")
+        key: Any = _index(tree, part, change, depth) if isinstance(tree, list) else part
+        if depth == len(path) - 1:
+            tree[key] = change.value
+            return
+        if isinstance(tree, dict) and tree.get(key) is None:
+            tree[key] = {}
+        tree = tree[key]
+
+
+def _index(items: Sequence[Any], part: str, change: Change, depth: int) -> int:
+    if not part.isdecimal() or int(part) >= len(items):
+        raise _wrong(change, depth, f'"{part}"', f"an index below {len(items)}")
+    return int(part)
+
+
+def _wrong(change: Change, depth: int, found: str, expected: str) -> InputError:
+    return InputError([Problem(f"--set {change.text}", ".".join(change.path[:depth]), found, expected)])
+
+
+def attributed(problems: Iterable[Problem], changes: Sequence[Change]) -> list[Problem]:
+    """Problems of what a change made come from the change, not from the file."""
+    return [_attributed(problem, changes) for problem in problems]
+
+
+def _attributed(problem: Problem, changes: Sequence[Change]) -> Problem:
+    for change in reversed(changes):
+        if change.owns(problem.path):
+            return replace(problem, source=f"--set {change.text}", line=None, column=None)
+    return problem

@@ -1,0 +1,86 @@
+"""A DeepSpeed configuration to values: `read_deepspeed`, for a file or a mapping.
+
+The file is read as DeepSpeed 0.19 reads it (hjson, its defaults, its refusals); `"auto"` as Hugging Face fills it in.
+All problems are told at once. Every key that changes nothing, or asks for what is not simulated, is a finding.
+What a key means lies in the tables and sections beside this file; here they are only put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from zerosim.errors import Finding, InputError
+from zerosim.spec.deepspeed_batch import Given, read_batch
+from zerosim.spec.deepspeed_optimizer import read_optimizer
+from zerosim.spec.deepspeed_precision import read_precision
+from zerosim.spec.deepspeed_section import Log
+from zerosim.spec.deepspeed_text import read_file
+from zerosim.spec.deepspeed_top import read_values, tell_sections
+from zerosim.spec.deepspeed_zero import read_zero
+from zerosim.spec.document import Document, shown
+from zerosim.spec.strategy import DeepSpeed, Zero
+
+__all__ = ["DeepSpeedRead", "Given", "read_deepspeed"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeepSpeedRead:
+    """What a DeepSpeed file says: the strategy, the values it shares with `training`, and what is worth knowing."""
+
+    deepspeed: DeepSpeed
+    training_values: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+
+
+def read_deepspeed(document_or_path: Document | str | Path, given: Given | None = None) -> DeepSpeedRead:
+    """The configuration, or an InputError with all its problems."""
+    given = given or Given()
+    findings: tuple[Finding, ...] = ()
+    if isinstance(document_or_path, Document):
+        document = document_or_path
+    else:
+        document, findings = read_file(Path(document_or_path), str(document_or_path))
+    if not isinstance(document.data, Mapping):
+        raise InputError([document.problem((), shown(document.data), "a mapping of DeepSpeed's keys")])
+    log = Log(findings=list(findings))
+    read = _read(document, log, given)
+    if log.problems:
+        raise InputError(sorted(log.problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
+    return read
+
+
+def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
+    zero = read_zero(top, log, given.hidden)
+    values = read_values(top, log)
+    precision = read_precision(top, log, given)
+    batch = read_batch(top, log, given)
+    optimizer = read_optimizer(top, log, zero.stage, values["zero_allow_untested_optimizer"])
+    tell_sections(top, log)
+    _ruled_out(top, zero, values, log)
+    names = {field.name for field in fields(DeepSpeed)}
+    deepspeed = DeepSpeed(
+        zero=zero,
+        optimizer=optimizer,
+        check_grad_overflow=precision.check_grad_overflow,
+        **{name: value for name, value in values.items() if name in names},
+    )
+    training = {
+        "micro_batch_size": batch.micro,
+        "gradient_accumulation_steps": batch.accumulation,
+        "precision": precision.name,
+    }
+    return DeepSpeedRead(deepspeed, training, tuple(log.findings))
+
+
+def _ruled_out(top: Document, zero: Zero, values: Mapping[str, Any], log: Log) -> None:
+    """What the optimizers of stages 2 and 3 assert (runtime/zero/stage_1_and_2.py, stage3.py)."""
+    if zero.stage >= 2 and zero.reduce_scatter:
+        for key, plain in (("prescale_gradients", False), ("gradient_predivide_factor", 1.0)):
+            if values[key] != plain:
+                expected = f"{shown(plain)} on stage {zero.stage} with reduce_scatter"
+                log.problems.append(top.problem((key,), shown(values[key]), expected))
+    if zero.stage == 3 and values["gradient_allreduce_op"] == "sum":
+        log.problems.append(top.problem(("gradient_allreduce_op",), '"sum"', "mean on stage 3"))

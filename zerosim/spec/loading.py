@@ -1,0 +1,153 @@
+"""User files to values, strictly: every mistake at once, each with file, line, column and path.
+
+`read` makes a `Document` of a YAML or JSON file, `validated` a value of a `Schema` from it. Quantities are fields of
+type `Rate`, `Size`, `Seconds`, `Count`, `Flops`, `Share`: they take text with units and hold base units. Nothing here
+knows what a document is about.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
+
+from zerosim import units
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.spec.complaints import complaints
+from zerosim.spec.document import Document, by_place
+from zerosim.spec.yaml_tree import Tree, read_tree
+
+__all__ = [
+    "Count",
+    "Document",
+    "Flops",
+    "Rate",
+    "Schema",
+    "Seconds",
+    "Share",
+    "Size",
+    "Whole",
+    "inline",
+    "parse",
+    "read",
+    "validated",
+]
+
+
+class Schema(BaseModel):
+    """Base of what users may write: unknown keys are mistakes, values do not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+_WHOLE = units.Dimension("a whole number", "32", units.COUNT.units)
+
+
+def _whole(given: object) -> int:
+    count = _WHOLE.parse(given)
+    if count != int(count):
+        raise units.UnitError(given, _WHOLE.expected)
+    return int(count)
+
+
+def _text_or_number(example: str) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}], "examples": [example]})
+
+
+Rate = Annotated[float, BeforeValidator(units.parse_rate), _text_or_number("25 GB/s")]
+Size = Annotated[float, BeforeValidator(units.parse_size), _text_or_number("80 GiB")]
+Seconds = Annotated[float, BeforeValidator(units.parse_seconds), _text_or_number("5 us")]
+Count = Annotated[float, BeforeValidator(units.parse_count), _text_or_number("500m")]
+Flops = Annotated[float, BeforeValidator(units.parse_flops), _text_or_number("312 TFLOP/s")]
+Share = Annotated[float, BeforeValidator(units.parse_share), _text_or_number("10 %")]
+Whole = Annotated[int, BeforeValidator(_whole), _text_or_number("32")]
+
+
+def read(path: str | Path) -> Document:
+    """The document in a file: JSON if it is called so, else YAML."""
+    file = Path(path)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError([Problem(str(path), found=f"byte {error.start} that is no text", expected="UTF-8")]) from None
+    except OSError as error:
+        raise InputError([_unreadable(file, str(path), error)]) from None
+    return parse(text, str(path), is_json=file.suffix.lower() == ".json")
+
+
+def parse(text: str, source: str, is_json: bool = False) -> Document:
+    """The document in a text."""
+    tree = _json(text, source) if is_json else _yaml(text, source)
+    if tree.mistakes:
+        places = Document(source, None, {mistake.path: mistake.mark for mistake in tree.mistakes})
+        wrong = [places.problem(mistake.path, mistake.found, mistake.expected) for mistake in tree.mistakes]
+        raise InputError(sorted(wrong, key=by_place))
+    return Document(source, tree.data, tree.positions, tree.keys)
+
+
+def inline(data: Any, source: str) -> Document:
+    """A document of data that came from no file."""
+    return Document(source, data)
+
+
+def validated(document: Document, schema: type[S]) -> S:
+    """The document as a value of `schema`, or all its mistakes."""
+    try:
+        return schema.model_validate(document.data)
+    except ValidationError as error:
+        raise InputError(complaints(error, schema, document)) from None
+
+
+def _unreadable(file: Path, source: str, error: OSError) -> Problem:
+    if not isinstance(error, FileNotFoundError):
+        return Problem(source, found=(error.strerror or "an error").lower(), expected="a file that can be read")
+    siblings = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
+    close = nearest(file.name, siblings)
+    return Problem(source, found="no such file", expected="a file", nearest=str(file.parent / close) if close else "")
+
+
+def _yaml(text: str, source: str) -> Tree:
+    try:
+        return read_tree(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        said = " ".join(part for part in (error.context, error.problem) if part)
+        raise InputError([Problem(source, "", f"a syntax error ({said})", "YAML", "", *place)]) from None
+    except yaml.YAMLError as error:
+        raise InputError([Problem(source, found=" ".join(str(error).split()), expected="YAML")]) from None
+    except RecursionError:
+        raise InputError([Problem(source, found="brackets nested too deep", expected="YAML")]) from None
+
+
+def _json(text: str, source: str) -> Tree:
+    """Data by the JSON parser; places by the YAML walk, where that can read the text (tabs do not indent in JSON)."""
+    repeated: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        data = dict(pairs)
+        names = [name for name, _ in pairs]
+        repeated.extend(name for name in data if names.count(name) > 1)
+        return data
+
+    try:
+        data = json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        found = f"a syntax error ({error.msg[0].lower() + error.msg[1:]})"
+        raise InputError([Problem(source, "", found, "JSON", "", error.lineno, error.colno)]) from None
+    except RecursionError:
+        raise InputError([Problem(source, found="brackets nested too deep", expected="JSON")]) from None
+    try:
+        tree = read_tree(text.replace("\t", " "))
+    except (yaml.YAMLError, RecursionError):
+        tree = Tree()
+    if repeated and not tree.mistakes:
+        raise InputError([Problem(source, name, f'the key "{name}" again', "each key once") for name in repeated])
+    tree.data = data
+    return tree

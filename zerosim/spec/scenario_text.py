@@ -1,0 +1,36 @@
+"""Resolved values of a scenario as plain data, in the keys of a scenario file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from zerosim.spec.ddp import ddp_mapping
+from zerosim.spec.deepspeed_mapping import as_mapping
+from zerosim.spec.strategy import Ddp, Strategy
+from zerosim.spec.training import Training
+
+
+def scenario_text(
+    title: str, topology: Any, nodes: int | None, gpus: int | None, model: Any, training: Training, strategy: Strategy,
+    calibration: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """A whole scenario; topology and model, which have no other form, as they were given."""
+    text = {
+        "title": title,
+        "topology": topology,
+        "nodes": nodes,
+        "gpus": gpus,
+        "model": model,
+        "training": asdict(training),
+        "strategy": strategy_text(strategy, training),
+        "calibration": calibration,
+    }
+    return {key: value for key, value in text.items() if value is not None}
+
+
+def strategy_text(strategy: Strategy, training: Training) -> dict[str, Any]:
+    """The `strategy` section that reads as this value."""
+    if isinstance(strategy, Ddp):
+        return {"ddp": ddp_mapping(strategy)}
+    return {"deepspeed": as_mapping(strategy, training.precision)}

@@ -1,0 +1,191 @@
+"""What may stand in a topology file: the node template and the graph form.
+
+Rule: shapes and units only. What figures a name stands for, and whether the parts fit together, is asked elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from zerosim.spec.devices import DeviceKind, LinkKind
+from zerosim.spec.fabric import FabricKind
+from zerosim.spec.loading import Flops, Rate, Schema, Seconds, Share, Size
+
+Positive = Annotated[Rate, Field(gt=0)]
+Capacity = Annotated[Size, Field(gt=0)]
+Compute = Annotated[Share, Field(gt=0)]
+Fraction = Annotated[Share, Field(gt=0, le=1)]
+Several = Annotated[int, Field(ge=1)]
+PcieGeneration = Literal[3, 4, 5, 6]
+
+
+def _node_and_gpu(given: object) -> str:
+    node, dot, gpu = given.partition(".") if isinstance(given, str) else ("", "", "")
+    if not (dot and node.isdecimal() and gpu.isdecimal()):
+        raise ValueError('node and GPU as text such as "0.5"')
+    return f"{node}.{gpu}"
+
+
+class GpuFigures(Schema):
+    """Figures of a GPU, or what differs from those of a named one."""
+
+    name: str | None = None
+    flops: Annotated[Flops, Field(gt=0)] | dict[str, Annotated[Flops, Field(gt=0)]] | None = None
+    memory: Capacity | None = None
+    hbm: Positive | None = None
+    sms: Several | None = None
+    architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna"] | None = None
+    matmul_efficiency: Fraction | None = None
+    p2p: bool | None = None
+
+
+class GpuSpec(GpuFigures):
+    device: str | GpuFigures | None = None
+    count: Several = 1
+    compute: Compute = 1.0
+
+
+class NvlinkSpec(Schema):
+    """`bandwidth` is that of all links of a GPU, one direction. A pair is [a, b] or [a, b, number of links]."""
+
+    kind: Literal["switch", "mesh", "pairs", "none"] = "switch"
+    bandwidth: Positive | None = None
+    latency: Seconds | None = None
+    generation: int | None = None
+    pairs: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=3)]] | None = None
+
+
+class SwitchSpec(Schema):
+    """`uplink` is the rate to the socket, where that is not the rate of the other PCIe links."""
+
+    gpus: tuple[int, ...] = ()
+    nics: tuple[int, ...] = ()
+    socket: int = 0
+    uplink: Positive | None = None
+
+
+class PcieSpec(Schema):
+    generation: PcieGeneration | None = None
+    lanes: Literal[1, 2, 4, 8, 16] = 16
+    bandwidth: Positive | None = None
+    switches: tuple[SwitchSpec, ...] = ()
+
+
+class C2cSpec(Schema):
+    bandwidth: Positive | None = None
+    latency: Seconds | None = None
+
+
+class DramSpec(Schema):
+    capacity: Capacity
+    bandwidth: Positive | None = None
+
+
+class SocketSpec(Schema):
+    """`interconnect`: all links to another socket together."""
+
+    device: str | None = None
+    cores: Several | None = None
+    dram: DramSpec
+    interconnect: Positive | None = None
+
+
+class NvmeSpec(Schema):
+    device: str | None = None
+    socket: int = 0
+    count: Several = 1
+    read: Positive | None = None
+    write: Positive | None = None
+    capacity: Capacity
+
+
+class NicSpec(Schema):
+    """`device` names a port of the catalogue; else `kind` and `bandwidth` choose the nearest."""
+
+    device: str | None = None
+    count: Annotated[int, Field(ge=0)] = 1
+    bandwidth: Positive | None = None
+    kind: str | None = None
+    socket: int | None = None
+    efficiency: Fraction | None = None
+    latency: Seconds | None = None
+
+
+class NodeSpec(Schema):
+    count: Several = 1
+    gpus: GpuSpec
+    nvlink: NvlinkSpec = NvlinkSpec(kind="none")
+    pcie: PcieSpec | None = None
+    c2c: C2cSpec | None = None
+    sockets: Annotated[list[SocketSpec], Field(min_length=1)] | None = None
+    nvme: tuple[NvmeSpec, ...] = ()
+    nics: NicSpec | None = None
+
+
+class FabricSpec(Schema):
+    """`latency` is from port to port through one switch."""
+
+    kind: FabricKind = "switch"
+    latency: Seconds | None = None
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    leaf_nodes: Several = 32
+
+
+class OverrideSpec(Schema):
+    """Of one `node` any section, or of one `gpu` its figures."""
+
+    node: Annotated[int, Field(ge=0)] | None = None
+    gpu: Annotated[str, BeforeValidator(_node_and_gpu)] | None = None
+    compute: Compute | None = None
+    device: str | GpuFigures | None = None
+    gpus: GpuSpec | None = None
+    nvlink: NvlinkSpec | None = None
+    pcie: PcieSpec | None = None
+    c2c: C2cSpec | None = None
+    sockets: Annotated[list[SocketSpec], Field(min_length=1)] | None = None
+    nvme: list[NvmeSpec] | None = None
+    nics: NicSpec | None = None
+
+
+class TemplateSpec(Schema):
+    name: str
+    node: NodeSpec
+    fabric: FabricSpec = FabricSpec()
+    overrides: tuple[OverrideSpec, ...] = ()
+
+
+class DeviceSpec(GpuFigures):
+    """A vertex of the graph form. `node` (or `host`) is the server it is in; leaves and spines have none."""
+
+    name: str
+    kind: DeviceKind
+    node: Annotated[int, Field(ge=0)] | None = None
+    host: Annotated[int, Field(ge=0)] | None = None
+    device: str | GpuFigures | None = None
+    capacity: Capacity | None = None
+    compute: Compute = 1.0
+    cores: Several | None = None
+    read: Positive | None = None
+    write: Positive | None = None
+    network: str | None = None
+
+
+class LinkSpec(Schema):
+    """An edge of the graph form; `half` duplex is the same as `shared`, `simplex` goes one way only."""
+
+    source: str = Field(alias="from")
+    target: str = Field(alias="to")
+    bandwidth: Positive
+    latency: Seconds = 0.0
+    duplex: Literal["full", "half", "simplex"] = "full"
+    shared: bool | None = None
+    kind: LinkKind | None = None
+    generation: int | None = None
+
+
+class GraphSpec(Schema):
+    name: str
+    devices: Annotated[list[DeviceSpec], Field(min_length=1)]
+    links: tuple[LinkSpec, ...] = ()

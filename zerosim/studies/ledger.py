@@ -1,0 +1,50 @@
+"""The bill of model states by formula: what each stage keeps where, without a topology and without playing a step.
+
+Rajbhandari et al. 2020, ZeRO §3.1 and §5: with Adam in mixed precision a parameter costs 2 bytes of weight, 2 of
+gradient and 12 of optimizer states (fp32 master, two moments); stages 1, 2, 3 divide the last, the last two, all of
+them by the ranks. Offload moves the optimizer states to DRAM and adds what DeepSpeed keeps there beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+WEIGHT, GRADIENT, OPTIMIZER = 2, 2, 12  # bytes a parameter
+# fp32 master 4, fp32 gradient 4, moments 8, 16-bit staging copy 2 (runtime/zero/stage_1_and_2.py, stage3.py)
+HOST_BYTES = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the bill, bytes."""
+
+    stage: int
+    offload: Literal["none", "cpu"]
+    gpu_bytes_per_gpu: float
+    dram_bytes_per_node: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def model_states(stage: int, parameters: float, gpus: int) -> float:
+    """Bytes of weights, gradients and optimizer states on each GPU."""
+    divisor = [gpus if stage >= least else 1 for least in (3, 2, 1)]
+    return sum(size * parameters / by for size, by in zip((WEIGHT, GRADIENT, OPTIMIZER), divisor, strict=True))
+
+
+def ledger(parameters: float, gpus: int, gpus_per_node: int | None = None) -> list[Entry]:
+    """Stages 0 to 3 without offload, stages 1 to 3 with the optimizer in DRAM. ValueError for counts below 1."""
+    if parameters < 1 or gpus < 1:
+        raise ValueError("parameters and gpus are at least 1")
+    local = min(gpus, gpus_per_node or 8)
+    entries = [Entry(stage, "none", model_states(stage, parameters, gpus), 0.0) for stage in range(4)]
+    return entries + [_offloaded(stage, parameters, gpus, local) for stage in (1, 2, 3)]
+
+
+def _offloaded(stage: int, parameters: float, gpus: int, local: int) -> Entry:
+    """Stage 1 keeps whole gradients on the GPU until they are reduced; stages 2 and 3 send them to DRAM at once."""
+    weights = WEIGHT * parameters / (gpus if stage == 3 else 1)
+    gradients = GRADIENT * parameters if stage == 1 else 0.0
+    return Entry(stage, "cpu", weights + gradients, HOST_BYTES * parameters * local / gpus)

@@ -1,0 +1,44 @@
+"""Seconds of the step by phase: forward, backward, optimizer.
+
+The ops of a phase overlap those of the next (a reduction runs into the optimizer, a gather is prefetched), so the step
+is cut once for each block of ops of one phase and micro-batch, in issue order: a block lasts until all of its ops and
+all earlier blocks have ended. So a tail belongs to the phase that issued it, and a pause to the phase that follows.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import NamedTuple
+
+from zerosim.step import PHASES, Phase
+from zerosim.timeline import Timeline
+
+
+class Cut(NamedTuple):
+    """From the end of the cut before to `end` the step is in `phase`."""
+
+    end: float
+    phase: Phase
+
+
+def cuts(timeline: Timeline) -> tuple[Cut, ...]:
+    """The blocks of the slowest class that take time, in order; the last one ends with the step."""
+    spans = timeline.spans[timeline.slowest.name]
+    found: list[Cut] = []
+    reached = 0.0
+    for (phase, _), ops in groupby(timeline.step.ops, key=lambda op: (op.phase, op.micro_batch)):
+        end = max(spans[op.number].end for op in ops)
+        if end > reached:
+            found.append(Cut(end, phase))
+            reached = end
+    return tuple(found)
+
+
+def phases(timeline: Timeline) -> dict[Phase, float]:
+    """Seconds by phase; they sum to the step."""
+    seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+    before = 0.0
+    for cut in cuts(timeline):
+        seconds[cut.phase] += cut.end - before
+        before = cut.end
+    return seconds

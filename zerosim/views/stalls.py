@@ -1,0 +1,197 @@
+"""Why the GPU did not compute: every instant without a compute kernel, under the one cause that held it up.
+
+A gap ends with a compute op; what this op was waiting for, directly or through others, is the cause. In flight: a
+collective (the cause is its kind), a copy (`transfer`), CPU work (`host_compute`), in this order, so that the causes
+sum to the parts of `breakdown`. With nothing in flight: `wait_for_rank` (a collective waits for the class that arrives
+last), `host` (the host had not yet issued the next op: launch-bound, or it was blocked), or `idle`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from zerosim.step import Collective, Op, Phase
+from zerosim.timeline import Span, Timeline
+from zerosim.views.activity import Activity, activity, kind_of
+from zerosim.views.critical_path import predecessors
+from zerosim.views.intervals import Intervals, difference
+from zerosim.views.phases import cuts
+
+HOST, WAIT_FOR_RANK, IDLE = "host", "wait_for_rank", "idle"
+NO_RESOURCE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Seconds without compute of one cause in one phase; `resource` limited it, `label` is what a person calls it."""
+
+    cause: str
+    phase: Phase
+    resource: str
+    seconds: float
+    label: str
+
+
+class _Scene(NamedTuple):
+    """The program and when it ran in the slowest class; `timeline` for the other classes."""
+
+    timeline: Timeline
+    ops: Sequence[Op]
+    spans: Sequence[Span]
+
+
+class _Gap(NamedTuple):
+    """A time without compute; `ahead` are the next compute op and what it waits for, by start."""
+
+    start: float
+    end: float
+    ahead: tuple[int, ...]
+    awaited: frozenset[int]  # the same ops
+
+
+class _Reason(NamedTuple):
+    cause: str
+    resource: str
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Non-compute ops in flight while the sweep passes, by kind, earliest started first; `waiting` for other ranks."""
+
+    collective: dict[int, None] = field(default_factory=dict)
+    transfer: dict[int, None] = field(default_factory=dict)
+    host_compute: dict[int, None] = field(default_factory=dict)
+    waiting: dict[int, None] = field(default_factory=dict)
+
+    def change(self, kind: str, number: int) -> None:
+        """The op takes off, or lands if it is in flight."""
+        ops: dict[int, None] = getattr(self, kind)
+        if number in ops:
+            del ops[number]
+        else:
+            ops[number] = None
+
+
+def stalls(timeline: Timeline, seen: Activity | None = None) -> tuple[Stall, ...]:
+    """Largest first; they sum to the step without its compute. `seen`: the activity, if it is at hand."""
+    seconds: defaultdict[tuple[_Reason, Phase], float] = defaultdict(float)
+    scene = _Scene(timeline, timeline.step.ops, timeline.spans[timeline.slowest.name])
+    phases = cuts(timeline)
+    ends = [cut.end for cut in phases]
+    seen = seen or activity(timeline)
+    idle = difference(seen.step, seen.compute)
+    for start, end, reason in _explained(scene, _gaps(scene, idle), ends):
+        if end > start:
+            seconds[reason, phases[bisect_right(ends, start)].phase] += end - start
+    largest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
+    labels = timeline.supply.labels
+    return tuple(
+        Stall(reason.cause, phase, reason.resource, time, labels.get(reason.resource, reason.resource))
+        for (reason, phase), time in largest
+    )
+
+
+def _gaps(scene: _Scene, idle: Intervals) -> Iterator[_Gap]:
+    """The times without compute, in order, with what comes next."""
+    before = predecessors(scene.ops)
+    compute: dict[float, int] = {}
+    others: list[tuple[float, int]] = []
+    for op, span in zip(scene.ops, scene.spans, strict=True):
+        if kind_of(op) != "compute":
+            others.append((span.start, op.number))
+        elif span.end > span.start:
+            compute.setdefault(span.start, op.number)
+    others.sort()
+    for start, end in idle.tolist():
+        if end in compute:
+            awaited = _chain(scene, before, compute[end], start)
+        else:  # the end of the step: whatever comes is ahead
+            awaited = frozenset(number for _, number in others[bisect_left(others, (start, -1)) :])
+        ahead = sorted(awaited, key=lambda number: (scene.spans[number].start, number))
+        yield _Gap(start, end, tuple(ahead), awaited)
+
+
+def _chain(scene: _Scene, before: Sequence[int], head: int, since: float) -> frozenset[int]:
+    """`head` and every op it waits for, directly or not, that had not ended at `since`."""
+    found, unfollowed = {head}, [head]
+    while unfollowed:
+        number = unfollowed.pop()
+        for other in (*scene.ops[number].after, before[number]):
+            if other >= 0 and other not in found and scene.spans[other].end > since:
+                found.add(other)
+                unfollowed.append(other)
+    return frozenset(found)
+
+
+def _explained(scene: _Scene, gaps: Iterable[_Gap], ends: Sequence[float]) -> Iterator[tuple[float, float, _Reason]]:
+    """The gaps in pieces during which nothing changes (nor does the phase, at `ends`), each with its reason."""
+    flight, changes, place = _Flight(), _changes(scene), 0
+    for gap in gaps:
+        now = gap.start
+        stops = ends[bisect_right(ends, gap.start) : bisect_left(ends, gap.end)]
+        moments = [(stop, "", -1) for stop in (*stops, gap.end)]
+        while place < len(changes) and changes[place][0] < gap.end:
+            moments.append(changes[place])
+            place += 1
+        for time, kind, number in sorted(moments):
+            if time > now:
+                yield from _reasons(scene, flight, gap, now, time)
+                now = time
+            if kind:
+                flight.change(kind, number)
+
+
+def _changes(scene: _Scene) -> list[tuple[float, str, int]]:
+    """When each op that is not compute takes off and lands; when a collective begins and ends waiting for others."""
+    found: list[tuple[float, str, int]] = []
+    for op, span in zip(scene.ops, scene.spans, strict=True):
+        kind = kind_of(op)
+        if kind in {"compute", "marker"}:
+            continue
+        if span.end > span.start:
+            found += [(span.start, kind, op.number), (span.end, kind, op.number)]
+        if kind == "collective" and span.start > span.ready:
+            found += [(span.ready, "waiting", op.number), (span.start, "waiting", op.number)]
+    found.sort()
+    return found
+
+
+def _reasons(
+    scene: _Scene, flight: _Flight, gap: _Gap, start: float, end: float
+) -> Iterator[tuple[float, float, _Reason]]:
+    """Why nothing was computed from `start` to `end`, while the same ops were in flight."""
+    active = flight.collective or flight.transfer or flight.host_compute
+    if active:
+        number = _awaited(active, gap)
+        yield start, end, _Reason(_cause(scene.ops[number]), scene.spans[number].bottleneck)
+    elif flight.waiting:
+        yield start, end, _Reason(WAIT_FOR_RANK, _last_to_arrive(scene.timeline, _awaited(flight.waiting, gap)))
+    else:
+        launched = min(max(_next_issue(scene.spans, gap, end), start), end)
+        yield start, launched, _Reason(HOST, HOST)
+        yield launched, end, _Reason(IDLE, NO_RESOURCE)
+
+
+def _cause(op: Op) -> str:
+    return op.work.kind if isinstance(op.work, Collective) else kind_of(op)
+
+
+def _awaited(candidates: Iterable[int], gap: _Gap) -> int:
+    """Of the ops in flight the first that the next compute op waits for, else the first."""
+    numbers = list(candidates)
+    return next((number for number in numbers if number in gap.awaited), numbers[0])
+
+
+def _last_to_arrive(timeline: Timeline, number: int) -> str:
+    """The class that keeps the others waiting at this collective."""
+    return max(timeline.classes, key=lambda rank_class: timeline.spans[rank_class.name][number].ready).name
+
+
+def _next_issue(spans: Sequence[Span], gap: _Gap, time: float) -> float:
+    """When the host issued the op ahead that starts next; 0 when none does."""
+    place = bisect_left(gap.ahead, time, key=lambda number: spans[number].start)
+    return spans[gap.ahead[place]].issued if place < len(gap.ahead) else 0.0
