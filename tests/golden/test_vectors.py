@@ -65,6 +65,11 @@ def test_stage_1_reduces_at_the_boundary(overlap: bool, sizes: list[int]) -> Non
     assert {op.micro_batch for op in step.ops if op.reduces} == {2}
 
 
+def test_bf16_optimizer_reduces_once_in_the_model_dtype() -> None:
+    step = step_of(replace(zero(1), grad_accum_dtype="fp32"), gradient_accumulation_steps=2)
+    assert collectives(step) == [("all_reduce", 213888, "bf16"), ("all_gather", 213888, "bf16")]
+
+
 def test_stage_0_reduces_everything_at_once() -> None:
     assert collectives(step_of(zero(0))) == reduced([213888])
 

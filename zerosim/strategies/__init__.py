@@ -8,7 +8,7 @@ from zerosim.spec.model import Model
 from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy
 from zerosim.spec.training import Training
 from zerosim.step import Step
-from zerosim.strategies import ddp, zero0, zero1, zero2, zero3
+from zerosim.strategies import bf16_optimizer, ddp, zero0, zero1, zero2, zero3
 from zerosim.strategies.network import model_flops
 
 __all__ = ["build", "model_flops"]
@@ -25,4 +25,7 @@ def build(strategy: Strategy, model: Model, training: Training, world_size: int)
     """The program of one step in steady state (not the first iteration), checked by `Step.check`."""
     if isinstance(strategy, Ddp):
         return ddp.write(strategy, model, training, world_size)
+    accumulates = strategy.grad_accum_dtype == "fp32" and training.precision == "bf16"
+    if strategy.zero.stage == 1 and accumulates:
+        return bf16_optimizer.write(strategy, model, training, world_size)
     return _STAGES[strategy.zero.stage](strategy, model, training, world_size)

@@ -116,8 +116,14 @@ class Program(ABC):
     def after(self, event: Event) -> None:
         """The post-hook of a module, or nothing."""
 
+    def turn(self) -> None:
+        """Between the forward and the backward of a micro-step."""
+
     def epilogue(self) -> None:
         """After the backward of a micro-step."""
+
+    def end(self) -> None:
+        """After the epilogue of a micro-step."""
 
     # --- the walk ----------------------------------------------------------------------------------------------------
 
@@ -145,9 +151,11 @@ class Program(ABC):
         self.builder.phase = "forward"
         self.begin()
         self._play(self.forward_events)
+        self.turn()
         self.builder.phase = "backward"
         self._play(self.backward_events)
         self.epilogue()
+        self.end()
 
     def _play(self, events: tuple[Event, ...]) -> None:
         self._gradients: dict[int, int] = {}

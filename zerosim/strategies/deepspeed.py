@@ -9,7 +9,7 @@ from __future__ import annotations
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, HostCalls, Pass
+from zerosim.step import COMPUTE, DTYPE_BYTES, HostCalls, Pass
 from zerosim.strategies.base import DATA_PARALLEL, Program
 
 MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
@@ -28,9 +28,22 @@ class DeepSpeedProgram(Program):
         self.config = config
         self.zero = config.zero
         self.wire = config.communication_data_type or self.dtype  # dtype of gradients on the wire
+        self.held_width = DTYPE_BYTES[config.grad_accum_dtype or self.dtype]  # bytes of an accumulated gradient element
 
     def begin(self) -> None:
         self.timer()
+        self.breakdown()
+
+    def turn(self) -> None:
+        self.breakdown()
+
+    def end(self) -> None:
+        self.breakdown()
+
+    def breakdown(self) -> None:
+        """`wall_clock_breakdown`: timers around forward, backward and step synchronise the device."""
+        if self.config.wall_clock_breakdown:
+            self.builder.synchronize()
 
     def timer(self) -> None:
         """The throughput timer synchronises the device at the start of each forward and after the step."""
@@ -57,16 +70,32 @@ class DeepSpeedProgram(Program):
         self.builder.launch(COMPUTE, "gradient norm", work, HostCalls(kernels=work.kernels))
         self.builder.release(scratch, COMPUTE)
 
+    def hold(self, held: dict[int, int], parameter: int, buffer: int) -> None:
+        """Accumulate whole gradients over micro-steps, in the model's dtype or in a wider copy (`grad_accum_dtype`)."""
+        numel = self.network.numels[parameter]
+        if self.held_width == self.width:
+            kept = held.setdefault(parameter, buffer)
+            if kept != buffer:
+                self.accumulate(kept, buffer, numel, self.width)
+            return
+        moved = self.width + self.held_width
+        if parameter in held:
+            moved += self.held_width
+        else:
+            held[parameter] = self.builder.acquire("accumulated gradient", "gradients", float(self.held_width * numel))
+        self.pass_over("accumulate gradient", numel, moved)
+        self.builder.release(buffer, COMPUTE)
+
     def update(self, elements: int, held: tuple[int, ...] = (), tensors: int = 1) -> None:
         """Flatten, cast, scale, optimizer, cast back over `elements` on the compute lane; `held` gradients are freed
         once they are cast."""
-        w, build = self.width, self.builder
-        flat = build.acquire("flat gradients", "optimizer", float(w * elements))
-        self.pass_over("flatten gradients", elements, 2 * w)
+        w, kept, build = self.width, self.held_width, self.builder
+        flat = build.acquire("flat gradients", "optimizer", float(kept * elements))
+        self.pass_over("flatten gradients", elements, 2 * kept)
         fp32 = flat
-        if w < 4:
+        if kept < 4:
             fp32 = build.acquire("fp32 gradients", "optimizer", 4.0 * elements)
-            self.pass_over("cast gradients to fp32", elements, w + 4)
+            self.pass_over("cast gradients to fp32", elements, kept + 4)
             build.release(flat, COMPUTE)
         for buffer in held:
             build.release(buffer, COMPUTE)

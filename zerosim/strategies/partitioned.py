@@ -33,7 +33,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         self.bucket: list[int] = []
         self.bucket_elements = 0
         self.bucket_buffers: list[int] = []
-        self.oversized: dict[int, int] = {}  # gradients larger than the bucket, in their own memory
+        self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
         self.partition_buffer: int | None = None  # gradients of the tensors in my partition, this backward
         self.held: int | None = None  # the same, accumulated over micro-steps
 
@@ -51,12 +51,11 @@ class PartitionedOptimizer(DeepSpeedProgram):
         self._allocate_bucket()
         if self.bucket_elements + numel > self.zero.reduce_bucket_size:
             self.flush()
-        if numel <= self.zero.reduce_bucket_size:
-            if self.zero.contiguous_gradients:
-                self.elementwise(COMPUTE, "copy gradient to bucket", 2.0 * self.width * numel)
+        if numel <= self.zero.reduce_bucket_size and self.zero.contiguous_gradients:
+            self.elementwise(COMPUTE, "copy gradient to bucket", 2.0 * self.width * numel)
             self.builder.release(buffer, COMPUTE)
         else:
-            self.oversized[parameter] = buffer
+            self.loose.append(buffer)
         self.bucket.append(parameter)
         self.bucket_elements += numel
 
@@ -82,9 +81,9 @@ class PartitionedOptimizer(DeepSpeedProgram):
             self.builder.synchronize()
         self._reduce(self.layout.owner_runs(self.bucket))
         self._keep_mine()
-        for buffer in self.oversized.values():
+        for buffer in self.loose:
             self.builder.release(buffer, self.lane)
-        self.oversized.clear()
+        self.loose.clear()
         self.bucket.clear()
         self.bucket_elements = 0
 
@@ -110,10 +109,10 @@ class PartitionedOptimizer(DeepSpeedProgram):
         return [group for group in groups if group]
 
     def _all_reduce_runs(self, runs: list[OwnerRun]) -> None:
-        """F3-F6: divide; flatten when several owners; all-reduce; copy back only what is mine."""
+        """F3-F6: divide; flatten when there are several owners or tensors; all-reduce; copy back only what is mine."""
         elements = sum(run.elements for run in runs)
         mine = sum(run.elements for run in runs if run.owner == RANK)
-        several = len(runs) > 1
+        several = len(runs) > 1 or not self.zero.contiguous_gradients
         temporary = self.builder.acquire("flattened bucket", "buffers", self.width * elements) if several else None
         passes = 2 if several else 1
         self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements * passes, passes)
@@ -163,10 +162,10 @@ class PartitionedOptimizer(DeepSpeedProgram):
         if not mine:
             return
         if self.partition_buffer is None:
-            size = self.width * self.layout.touched(RANK)
+            size = float(self.held_width * self.layout.touched(RANK))
             self.partition_buffer = self.builder.acquire("gradients of my partition", "gradients", size)
         elements = sum(self.network.numels[p] for p in mine)
-        self.elementwise(self.lane, "keep my gradients", 2.0 * self.width * elements, len(mine))
+        self.pass_over("keep my gradients", elements, self.width + self.held_width, len(mine), self.lane)
 
     # --- the end of a backward (E1-E4) -------------------------------------------------------------------------------
 
@@ -178,7 +177,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         if self.held is None:
             self.held = self.partition_buffer
         elif self.partition_buffer is not None:
-            self.accumulate(self.held, self.partition_buffer, self.layout.touched(RANK), self.width)
+            self.accumulate(self.held, self.partition_buffer, self.layout.touched(RANK), self.held_width)
         self.partition_buffer = None
         for buffer in self.bucket_buffers:
             self._release_on_tail(buffer)

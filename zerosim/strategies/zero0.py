@@ -32,9 +32,7 @@ class Zero0(DeepSpeedProgram):
         self.optimizer_residents(self.trainable)
 
     def gradient(self, parameter: int, buffer: int) -> None:
-        held = self.gradients.setdefault(parameter, buffer)
-        if held != buffer:
-            self.accumulate(held, buffer, self.network.numels[parameter], self.width)
+        self.hold(self.gradients, parameter, buffer)
 
     def epilogue(self) -> None:
         if self.boundary_micro_batch:
@@ -57,9 +55,13 @@ class Zero0(DeepSpeedProgram):
     def _all_reduce(self, parameters: list[int]) -> None:
         elements = sum(self.network.numels[p] for p in parameters)
         several = len(parameters) > 1
-        flat = self.builder.acquire("flattened gradients", "buffers", float(self.width * elements)) if several else None
-        passes = self.width + DTYPE_BYTES[self.wire] if self.wire != self.dtype else 2 * self.width
-        if several or self.wire != self.dtype:
+        flat = (
+            self.builder.acquire("flattened gradients", "buffers", float(DTYPE_BYTES[self.wire] * elements))
+            if several
+            else None
+        )
+        passes = self.held_width + DTYPE_BYTES[self.wire]
+        if several or self.held_width != DTYPE_BYTES[self.wire]:
             self.pass_over("flatten gradients", elements, passes)
         pieces = tuple(self.whole(p) for p in parameters)
         self.builder.collective(
@@ -80,7 +82,7 @@ class Zero0(DeepSpeedProgram):
         held = [*self.gradients.values()]
         self.gradients.clear()
         copies = build.acquire("fp32 gradients", "optimizer", 4.0 * elements)
-        self.pass_over("cast gradients to fp32", elements, self.width + 4, tensors)
+        self.pass_over("cast gradients to fp32", elements, self.held_width + 4, tensors)
         flat = build.acquire("flat fp32 gradients", "optimizer", 4.0 * elements)
         self.pass_over("flatten gradients", elements, 8)
         for buffer in (copies, *held):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import Step
+from zerosim.step import COMPUTE, Step
 from zerosim.strategies.partitioned import PartitionedOptimizer
 
 
@@ -23,18 +23,26 @@ class Zero1(PartitionedOptimizer):
         return (self.last_micro_batch,)
 
     def gradient(self, parameter: int, buffer: int) -> None:
-        held = self.whole_gradients.setdefault(parameter, buffer)
-        if held != buffer:
-            self.accumulate(held, buffer, self.network.numels[parameter], self.width)
+        self.hold(self.whole_gradients, parameter, buffer)
         if self.boundary_micro_batch and self.zero.overlap_comm:
-            self.collect(parameter, self.whole_gradients.pop(parameter))
+            self._reduce_held(parameter)
 
     def epilogue(self) -> None:
         if not self.boundary_micro_batch:
             return
         for parameter in sorted(self.whole_gradients):  # registration order; empty with overlap_comm
-            self.collect(parameter, self.whole_gradients.pop(parameter))
+            self._reduce_held(parameter)
         self.finish_reductions()
+
+    def _reduce_held(self, parameter: int) -> None:
+        """Into the bucket in the model's dtype, by way of a copy where it was accumulated in a wider one."""
+        buffer = self.whole_gradients.pop(parameter)
+        if self.held_width != self.width:
+            wide, numel = buffer, self.network.numels[parameter]
+            buffer = self.builder.acquire("gradient", "gradients", float(self.width * numel))
+            self.pass_over("cast gradient", numel, self.held_width + self.width)
+            self.builder.release(wide, COMPUTE)
+        self.collect(parameter, buffer)
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:

@@ -45,7 +45,7 @@ class Zero3(DeepSpeedProgram):
         self.reduce_events: list[tuple[int, ...]] = []
         self.bucket: list[int] = []
         self.bucket_elements = 0
-        self.unreduced: list[int] = []  # gradients too large for the bucket
+        self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
 
     @property
     def reductions(self) -> tuple[int, ...]:
@@ -54,8 +54,9 @@ class Zero3(DeepSpeedProgram):
     def prepare(self) -> None:
         resident, w = self.builder.resident, self.width
         resident("parameter shards", "parameters", float(w * sum(self.shards)))
-        resident("gradient partition", "gradients", float(w * self.share))
-        resident("gradient bucket", "buffers", float(w * self.zero.reduce_bucket_size))
+        resident("gradient partition", "gradients", float(self.held_width * self.share))
+        if self.zero.contiguous_gradients:
+            resident("gradient bucket", "buffers", float(w * self.zero.reduce_bucket_size))
         self.optimizer_residents(self.share)
         for p in sorted(self.plan.persistent):
             self.full[p] = resident("persistent parameter", "parameters", float(w * self.network.numels[p]))
@@ -151,11 +152,11 @@ class Zero3(DeepSpeedProgram):
         if self.bucket and self.bucket_elements + numel > limit:
             self._reduce()
         self.builder.wait(self.lane, COMPUTE)
-        if self.bucket_elements + numel <= limit:
+        if self.bucket_elements + numel <= limit and self.zero.contiguous_gradients:
             self.elementwise(self.lane, "copy gradient to bucket", 2.0 * self.width * numel)
             self.builder.release(buffer, self.lane)
         else:
-            self.unreduced.append(buffer)
+            self.loose.append(buffer)
         self.bucket.append(parameter)
         self.bucket_elements += numel
 
@@ -169,12 +170,12 @@ class Zero3(DeepSpeedProgram):
         else:
             self._reduce_scatter(members)
         shard = sum(self.shards[p] for p in members)
-        passes = 2 if self.micro_batch == 0 else 3  # copy, or read, add and write
-        self.elementwise(self.lane, "keep my gradients", float(passes * self.width * shard), len(members))
-        for buffer in self.unreduced:
+        moved = self.width + self.held_width * (1 if self.micro_batch == 0 else 2)  # copy, or read, add and write
+        self.pass_over("keep my gradients", shard, moved, len(members), self.lane)
+        for buffer in self.loose:
             self.builder.release(buffer, self.lane)
         self.reduce_events.append(tuple(self.builder.tail(self.lane)))
-        self.unreduced.clear()
+        self.loose.clear()
         self.bucket.clear()
         self.bucket_elements = 0
 
