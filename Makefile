@@ -1,28 +1,52 @@
+# `make run` sets up and runs the main job; `make test` sets up and passes the tests; `make check` is what a commit needs.
 PYTHON ?= python3.11
-VENV := .venv
-BIN := $(VENV)/bin
+BIN := .venv/bin
+HTA := .hta/bin
+PIP := -m pip install --quiet --disable-pip-version-check --no-input
 
-$(BIN)/zerosim: pyproject.toml requirements.lock
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	touch $@
-
-setup: $(BIN)/zerosim
-
-run: setup
+run: .venv/core
 	$(BIN)/zerosim run scenarios/seven-b/zero3.yaml
 
-test: setup
+test: .venv/dev .hta/done
 	$(BIN)/python -m pytest -n auto
-
-lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-
-types: setup
-	$(BIN)/mypy
+	$(HTA)/python -m pytest tests/hta
 
 check: lint types test
 
-.PHONY: setup run test lint types check
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev
+	$(BIN)/mypy
+
+bench: .venv/dev
+	$(BIN)/python -m pytest tests/bench -s
+
+.venv/core: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) --require-hashes -r requirements.lock
+	$(BIN)/python $(PIP) --no-deps --no-build-isolation -e .
+	touch $@
+
+.venv/dev: .venv/core requirements-dev.lock
+	$(BIN)/python $(PIP) --require-hashes -r requirements-dev.lock
+	touch $@
+
+# HolisticTraceAnalysis asks for a notebook server; what its analyses need is less, and has an environment of its own.
+.hta/done: .ci/hta-requirements.txt pyproject.toml
+	$(PYTHON) -m venv .hta
+	$(HTA)/python $(PIP) --no-deps -r .ci/hta-requirements.txt
+	touch $@
+
+# The locks hold versions and hashes and no address.
+lock: .venv/dev
+	$(BIN)/python $(PIP) uv
+	$(BIN)/uv pip compile -q pyproject.toml --extra build $(LOCK) -o requirements.lock
+	$(BIN)/uv pip compile -q pyproject.toml --all-extras $(LOCK) -o requirements-dev.lock
+LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+clean:
+	rm -rf .venv .hta
+
+.PHONY: run test check lint types bench lock clean

@@ -34,6 +34,7 @@ class _DdpSchema(Schema):
     find_unused_parameters: bool = False
     static_graph: bool = False
     no_sync: bool = True
+    first_iteration: bool = False
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     optimizer: str | _OptimizerSchema = ADAMW.name
 

@@ -98,6 +98,7 @@ class Ddp:
     find_unused_parameters: bool = False
     static_graph: bool = False
     no_sync: bool = True  # gradients are reduced in the last micro-step only
+    first_iteration: bool = False  # before the buckets are rebuilt: one bucket of everything
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     optimizer: Optimizer = field(default_factory=Optimizer)
 

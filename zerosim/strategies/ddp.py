@@ -1,12 +1,13 @@
 """torch DistributedDataParallel: gradients are all-reduced in buckets while backward goes on.
 
 Source: torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py. Buckets hold gradients in the order
-in which they become ready (they are rebuilt after the first iteration) and close when their size reaches the cap;
+in which they become ready (they are rebuilt after the first iteration, which has one bucket of everything) and close when their size reaches the cap;
 bucket k goes out when it is complete and all earlier ones are out. In a `no_sync` micro-step nothing is communicated.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from zerosim.spec.model import Model
@@ -28,7 +29,7 @@ class Bucket(NamedTuple):
 
 def buckets(order: list[int], numels: tuple[int, ...], width: int, cap_mib: float | None) -> list[Bucket]:
     """Fill buckets in `order`; one closes when its bytes reach the cap (so it overshoots by its last tensor)."""
-    caps = [FIRST_BUCKET_BYTES, BUCKET_BYTES] if cap_mib is None else [int(cap_mib * MIB)]
+    caps = [FIRST_BUCKET_BYTES, BUCKET_BYTES] if cap_mib is None else [cap_mib * MIB]
     filled: list[Bucket] = []
     members: list[int] = []
     for parameter in order:
@@ -58,7 +59,10 @@ class DistributedDataParallel(Program):
 
     def _buckets(self) -> list[Bucket]:
         ready = [event.parameter for event in self.backward_events if event.kind == GRADIENT]
-        if not self.config.find_unused_parameters or self.config.static_graph:
+        rebuilt = not self.config.find_unused_parameters or self.config.static_graph
+        if rebuilt and self.config.first_iteration:
+            return buckets(ready, self.network.numels, self.master, math.inf)
+        if rebuilt:
             return buckets(ready, self.network.numels, self.master, self.config.bucket_cap_mb)
         # never rebuilt: registration order, used in reverse
         return buckets(sorted(ready), self.network.numels, self.master, self.config.bucket_cap_mb)[::-1]
