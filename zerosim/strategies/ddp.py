@@ -1,8 +1,9 @@
 """torch DistributedDataParallel: gradients are all-reduced in buckets while backward goes on.
 
 Source: torch/csrc/distributed/c10d/reducer.cpp, torch/nn/parallel/distributed.py. Buckets hold gradients in the order
-in which they become ready (they are rebuilt after the first iteration, which has one bucket of everything) and close when their size reaches the cap;
-bucket k goes out when it is complete and all earlier ones are out. In a `no_sync` micro-step nothing is communicated.
+in which they become ready and close when their size reaches the cap; bucket k goes out when it is complete and all
+earlier ones are out. That holds from the second iteration on: in the first, one bucket holds everything. In a `no_sync`
+micro-step nothing is communicated.
 """
 
 from __future__ import annotations
