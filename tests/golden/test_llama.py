@@ -57,7 +57,7 @@ def test_gathers_of_one_micro_step(row: Row) -> None:
 
 class Reductions(NamedTuple):
     bucket: int
-    count: int
+    number: int
     first: list[int]
     last: list[int]
     largest: int
