@@ -64,7 +64,7 @@ def facts(scenario: Scenario, notes: tuple[str, ...] = ()) -> Facts:
         model_flops=model_flops(scenario.model, training) * training.gradient_accumulation_steps,
         peak_flops=_peak_flops(scenario),
         findings=scenario.findings,
-        assumptions=(*scenario.assumptions, *scenario.model.notes, *notes),
+        assumptions=(*scenario.assumptions, *notes),
         applied=_applied(training),
     )
 

@@ -7,7 +7,7 @@ of the model, and `applied` names the changes that the scenario has made (see `A
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from zerosim.units import show_count, show_share, show_size
@@ -92,13 +92,22 @@ def _on_activations(tier: TierMemory, applied: Collection[str]) -> list[Change]:
 def _on_states(tier: TierMemory, elements: int, world_size: int, applied: Collection[str]) -> list[Change]:
     sharded = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
     saved = 1 - 1 / world_size
-    found = [Change(STAGE[s], saved * tier.parts[s], frozenset({s})) for s in WHOLE if s not in sharded]
+    found = list(_stages(tier, saved, sharded))
     found.append(Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded)))
     if "optimizer_offload" not in applied:
         found.append(Change("the optimizer in host memory", tier.parts["optimizer"], frozenset({"optimizer"})))
     if "parameter_offload" not in applied:
         found.append(Change("the parameters in host memory", tier.parts["parameters"], frozenset({"parameters"})))
     return found
+
+
+def _stages(tier: TierMemory, saved: float, sharded: Collection[str]) -> Iterator[Change]:
+    """A stage shards what the stages below it shard and one state more."""
+    states: list[str] = []
+    for state, stage in STAGE.items():
+        states += [state] if state not in sharded else []
+        if state not in sharded:
+            yield Change(stage, saved * sum(tier.parts[s] for s in states), frozenset(states))
 
 
 def _on_buffers(tier: TierMemory) -> list[Change]:
