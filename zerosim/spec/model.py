@@ -68,6 +68,7 @@ class Module:
     inputs: int = 0
     outputs: int = 0
     shares_input: bool = False  # its input tensor is the same as the previous leaf's (k and v beside q, up beside gate)
+    conv1d: bool = False  # a linear that is GPT-2's Conv1D: addmm called outright, its weight lies the other way
     layer: int | None = None  # index of the transformer block it belongs to
     block: bool = False  # a transformer block: the unit of activation checkpointing and of wrapping
 
@@ -92,6 +93,7 @@ class Model:
     vocabulary: int
     max_positions: int | None = None  # the longest sequence of learnt positions; None where positions are not learnt
     notes: tuple[str, ...] = ()  # what was assumed about the shape, one sentence each
+    buffers: int = 0  # elements of registered fp32 buffers, also those that are not saved (rotary inv_freq)
 
     @property
     def numel(self) -> int:

@@ -74,10 +74,10 @@ class Activations:
 class Program(ABC):
     """One strategy writing one step."""
 
-    def __init__(self, model: Model, training: Training, world_size: int) -> None:
+    def __init__(self, model: Model, training: Training, world_size: int, own_linear: bool = False) -> None:
         self.training = training
         self.world_size = world_size
-        self.network = compile_network(model, training)
+        self.network = compile_network(model, training, own_linear)
         self.dtype = training.precision
         self.width = DTYPE_BYTES[self.dtype]  # bytes of an element of the compute dtype
         self.builder = Builder({DATA_PARALLEL: Group(DATA_PARALLEL, world_size)})

@@ -48,6 +48,7 @@ class DistributedDataParallel(Program):
     def __init__(self, config: Ddp, model: Model, training: Training, world_size: int) -> None:
         super().__init__(model, training, world_size)
         self.config = config
+        self.buffer_elements = model.buffers
         self.master = DTYPE_BYTES[config.parameter_dtype]
         self.trainable = sum(self.network.trainable_numels)
         self.gradients: dict[int, int] = {}
@@ -99,6 +100,9 @@ class DistributedDataParallel(Program):
         self.missing = [len(bucket.parameters) for bucket in self.buckets]
         self.launched = 0
         self.reductions_out = []
+        if self.buffer_elements and (self.micro_batch == 0 or not self.config.no_sync):  # not after a no_sync backward
+            elements = self.buffer_elements
+            self.builder.collective(COMPUTE, "broadcast", elements, "fp32", DATA_PARALLEL, name="broadcast buffers")
 
     # --- autocast ----------------------------------------------------------------------------------------------------
 
@@ -157,7 +161,7 @@ class DistributedDataParallel(Program):
     def epilogue(self) -> None:
         if not self.synchronizes:
             return
-        if self.config.find_unused_parameters:
+        if self.config.find_unused_parameters and not self.config.static_graph:
             self.builder.collective(
                 COMPUTE, "all_reduce", len(self.gradients), "int32", DATA_PARALLEL, name="all-reduce used parameters"
             )

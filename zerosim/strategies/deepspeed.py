@@ -24,7 +24,7 @@ class DeepSpeedProgram(Program):
     """A program under DeepSpeed's engine."""
 
     def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
-        super().__init__(model, training, world_size)
+        super().__init__(model, training, world_size, own_linear=config.zero.stage == 3)
         self.config = config
         self.zero = config.zero
         self.wire = config.communication_data_type or self.dtype  # dtype of gradients on the wire

@@ -31,6 +31,7 @@ class Node:
     parameters: tuple[int, ...]
     children: tuple[Node, ...]
     work: Work
+    arrivals: tuple[int, ...]  # the same in the order in which their gradients become ready
     block: bool
     input_gradient: bool
     output_gradient: bool
@@ -71,6 +72,7 @@ class Event(NamedTuple):
 @dataclass(slots=True)
 class _Compiler:
     shape: Shape
+    own_linear: bool
     index: dict[str, int]
     works: dict[tuple[object, ...], Work] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class _Compiler:
     def node(self, part: Module | Function, layer: int | None) -> Node:
         if isinstance(part, Function):
             key: tuple[object, ...] = (part.kind, part.outputs, part.heads, part.kv_heads, part.head_dim, part.causal)
-            return Node(part.name, layer, False, (), (), self._work(key, part), False, True, True)
+            return Node(part.name, layer, False, (), (), self._work(key, part), (), False, True, True)
         layer = part.layer if part.layer is not None else layer
         children = tuple(self.node(child, layer) for child in part.body)
         parameters = tuple(self.index[parameter.name] for parameter in part.parameters)
@@ -95,6 +97,7 @@ class _Compiler:
             parameters=parameters,
             children=children,
             work=self._work(key, part),
+            arrivals=_arrivals(part, parameters, self.own_linear),
             block=part.block,
             input_gradient=silent or not from_ids,
             output_gradient=not silent,
@@ -107,10 +110,20 @@ class _Compiler:
         return work
 
 
-def compile_network(model: Model, training: Training) -> Network:
-    """The model at this batch and precision. Equal modules share one Work."""
+def _arrivals(part: Module, parameters: tuple[int, ...], own_linear: bool) -> tuple[int, ...]:
+    """Weight before bias, but for addmm(bias, x, weight), whose gradients autograd accumulates in the order of its
+    arguments: nn.Linear, unless it is stage 3's own function of (x, weight, bias), and Conv1D always."""
+    by_addmm = part.kind == "linear" and (part.conv1d or not own_linear)
+    return parameters[::-1] if by_addmm else parameters
+
+
+def compile_network(model: Model, training: Training, own_linear: bool = False) -> Network:
+    """The model at this batch and precision. Equal modules share one Work.
+
+    `own_linear`: nn.Linear is DeepSpeed's (stage 3, `memory_efficient_linear`; runtime/zero/linear.py).
+    """
     shape = shape_of(training)
-    compiler = _Compiler(shape, {parameter.name: i for i, parameter in enumerate(model.parameters)})
+    compiler = _Compiler(shape, own_linear, {parameter.name: i for i, parameter in enumerate(model.parameters)})
     root = compiler.node(model.root, None)
     return Network(
         root=root,
@@ -190,7 +203,7 @@ class _Backward:
             yield event
 
     def _gradients(self, node: Node) -> Iterator[Event]:
-        for parameter in node.parameters:
+        for parameter in node.arrivals:
             self.uses_left[parameter] -= 1
             if self.network.trainable[parameter] and self.uses_left[parameter] == 0:
                 yield Event(GRADIENT, node, "backward", parameter)

@@ -188,7 +188,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
     def boundary(self) -> None:
         share, largest = self.layout.share, self.layout.largest_slice(RANK)
         tensors = sum(1 for p in self.layout.order if self.layout.in_partition(p, RANK))
-        if self.config.check_grad_overflow:
+        if self.dtype != "fp32" and self.config.check_grad_overflow:
             self.flag_reduction(share, largest, tensors)
         self.norm_kernels(share, largest, tensors)  # always, clipping or not
         self.builder.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")

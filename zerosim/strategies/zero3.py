@@ -229,13 +229,14 @@ class Zero3(DeepSpeedProgram):
     def boundary(self) -> None:
         largest = max(self.shards, default=0)
         groups = self.sub_groups()
+        norm = "fp64" if self.zero.offload_optimizer.device == "none" else "fp32"  # the offloaded sum is kept in fp32
         for parameter in sorted(self.plan.persistent):
             self.builder.release(self.full[parameter], COMPUTE)
         if self.dtype == "fp16":
             self.flag_reduction(self.share, largest, len(groups))
         for group in groups:
             self.norm_kernels(sum(self.shards[p] for p in group), largest, len(group))
-            self.builder.collective(COMPUTE, "all_reduce", 1, "fp64", DATA_PARALLEL, name="all-reduce norm")
+            self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
         for group in groups:
             self.update(sum(self.shards[p] for p in group), tensors=len(group))
         for parameter in sorted(self.plan.persistent):

@@ -119,7 +119,8 @@ def build(shape: Shape, notes: tuple[str, ...] = ()) -> Model:
     model = inner.container((table, *blocks, norm, rotary), (table, rotary, *blocks, norm))
     head = root.head("lm_head", table, shape.tied)
     whole = root.container((model, head), (model, head, root.loss(shape.vocabulary)))
-    return assembled(whole, shape.layers, shape.hidden, shape.heads, shape.vocabulary, notes=notes)
+    tables = 2 * (int(shape.head_dim * shape.rotary_share) // 2)  # inv_freq and original_inv_freq
+    return assembled(whole, shape.layers, shape.hidden, shape.heads, shape.vocabulary, notes=notes, buffers=tables)
 
 
 def _block(at: Scope, shape: Shape) -> Part:

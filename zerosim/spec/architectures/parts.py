@@ -41,7 +41,7 @@ class Scope(NamedTuple):
         """nn.Linear, or GPT-2's Conv1D, whose weight lies the other way. `shares`: the input of the leaf before."""
         shape = (inputs, outputs) if conv1d else (outputs, inputs)
         parameters = self._parameters(name, weight=shape, bias=(outputs,) if bias else None)
-        return self._leaf(name, "linear", parameters, outputs, inputs, shares)
+        return self._leaf(name, "linear", parameters, outputs, inputs, shares, conv1d)
 
     def tied(self, name: str, table: Part, bias: Parameter | None = None) -> Part:
         """The output layer that uses the weight of an embedding."""
@@ -68,9 +68,9 @@ class Scope(NamedTuple):
     def activation(self, name: str, width: int) -> Part:
         return self._leaf(name, "activation", (), width)
 
-    def dropout(self, name: str, width: int, rate: float) -> Part | None:
-        """None at rate 0: torch launches nothing for it, and it owns no parameter to fetch."""
-        return self._leaf(name, "dropout", (), width) if rate else None
+    def dropout(self, name: str, width: int, rate: float) -> Part:
+        """At rate 0 torch launches nothing and saves nothing, but the module's hooks fire: stage 3 prefetches there."""
+        return self._leaf(name, "dropout" if rate else "container", (), width)
 
     def identity(self, name: str) -> Part:
         return self._leaf(name, "identity", (), 0)
@@ -136,8 +136,10 @@ class Scope(NamedTuple):
         outputs: int,
         inputs: int = 0,
         shares: bool = False,
+        conv1d: bool = False,
     ) -> Part:
-        module = Module(self._name(name), kind, parameters, (), inputs or outputs, outputs, shares, self.layer)
+        width = inputs or outputs
+        module = Module(self._name(name), kind, parameters, (), width, outputs, shares, conv1d, self.layer)
         return Part(module, parameters)
 
 
@@ -149,7 +151,8 @@ def assembled(
     vocabulary: int,
     max_positions: int | None = None,
     notes: tuple[str, ...] = (),
+    buffers: int = 0,
 ) -> Model:
     """The model of a finished tree; it is named by who knows where it comes from. Tied weights are registered once."""
     parameters = tuple(dict.fromkeys(root.registered))
-    return Model("", root.module, parameters, layers, hidden, heads, vocabulary, max_positions, notes)
+    return Model("", root.module, parameters, layers, hidden, heads, vocabulary, max_positions, notes, buffers)
