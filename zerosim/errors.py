@@ -38,7 +38,14 @@ class Problem:
             f"expected {self.expected}" if self.expected else "",
         ]
         said.append(f"nearest {self.nearest}" if self.nearest else "")
-        return ": ".join(part for part in (where, self.path, "; ".join(s for s in said if s)) if part)
+        return _one_line(": ".join(part for part in (where, self.path, "; ".join(s for s in said if s)) if part))
+
+
+def _one_line(text: str) -> str:
+    """The text with what a terminal would act on written as escapes, so that a problem stays one line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class InputError(ZerosimError):

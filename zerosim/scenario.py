@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import Ddp, Strategy
-from zerosim.spec.training import Training
+from zerosim.spec.training import MOST_PASSES, Training
 
 if TYPE_CHECKING:  # networkx, pydantic and yaml are loaded when a file is read, not before
     from zerosim.spec.topology import Topology
@@ -53,6 +53,10 @@ class Scenario:
         if longest is not None and length > longest:
             expected = f"at most {longest}, the learnt positions of {self.model.name}"
             wrong.append(Problem(self.source, "training.sequence_length", str(length), expected))
+        most, micro_steps = MOST_PASSES // self.model.layers, self.training.gradient_accumulation_steps
+        if micro_steps > most:
+            expected = f"at most {most} for {self.model.layers} layers, which is the longest step that can be played"
+            wrong.append(Problem(self.source, "training.gradient_accumulation_steps", str(micro_steps), expected))
         if isinstance(self.strategy, Ddp) and self.strategy.parameter_dtype not in ("fp32", self.training.precision):
             expected = f"fp32 or {self.training.precision}, the precision of training"
             wrong.append(Problem(self.source, "strategy.ddp.parameter_dtype", self.strategy.parameter_dtype, expected))

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.scenario import Scenario
+from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.topology import Gpu
-from zerosim.spec.training import Training
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
 from zerosim.views import Facts, Summary, summarize
@@ -65,7 +65,7 @@ def facts(scenario: Scenario, notes: tuple[str, ...] = ()) -> Facts:
         peak_flops=_peak_flops(scenario),
         findings=scenario.findings,
         assumptions=(*scenario.assumptions, *notes),
-        applied=_applied(training),
+        applied=_applied(scenario),
     )
 
 
@@ -81,9 +81,12 @@ def _peak_flops(scenario: Scenario) -> float:
     )
 
 
-def _applied(training: Training) -> frozenset[str]:
+def _applied(scenario: Scenario) -> frozenset[str]:
     """Remedies against a full memory that are already in use, in the words of the views."""
-    used = set()
+    training, strategy = scenario.training, scenario.strategy
+    used: set[str] = set()
+    if isinstance(strategy, DeepSpeed):
+        used.update(f"zero_stage_{stage}" for stage in range(1, strategy.zero.stage + 1))
     if training.activation_checkpointing == "full":
         used.add("activation_checkpointing")
     if training.micro_batch_size == 1:

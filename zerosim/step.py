@@ -250,13 +250,11 @@ def _lint_reductions(step: Step) -> list[str]:
             pieces.setdefault((op.micro_batch, piece.parameter), []).append((piece.start, piece.stop))
     for micro_batch in step.reductions:
         for parameter, elements in enumerate(step.parameters):
-            end = 0
-            for start, stop in sorted(pieces.get((micro_batch, parameter), [])):
-                if start != end:
-                    break
-                end = stop
-            if end != elements:
-                faults.append(
-                    f"parameter {parameter}: reduced up to element {end} of {elements} in micro-batch {micro_batch}"
-                )
+            found = sorted(pieces.get((micro_batch, parameter), []))
+            ends = [0, *(stop for _, stop in found)]
+            starts = [*(start for start, _ in found), elements]
+            wrong = next(((end, start) for end, start in zip(ends, starts, strict=True) if end != start), None)
+            if wrong:
+                times = "not reduced" if wrong[0] < wrong[1] else "reduced once too often"
+                faults.append(f"parameter {parameter}: element {min(wrong)} is {times} in micro-batch {micro_batch}")
     return faults

@@ -2,9 +2,8 @@
 
 `ORACLES` are single published figures beside what the model of the field says of them (own data). With ZEROSIM_SHARED
 set, the table `measured/collectives.csv` is priced whole and the errors are printed by size and by system: the model
-may not be worse than the level to which its constants were fitted (geometric mean of the ratio: 25 % up to 64 KiB,
-38 % up to 16 MiB, 15 % above). Left out are messages below 1 KiB, which measure the launch alone, setups that their
-authors call starved or mis-configured, reductions in the network's switches, and machines of which too little is known.
+may not be worse than the catalogue owns up to (`collectives.relative_error`). Every row of the table is compared but
+for those of `LEFT_OUT`, whose reasons say nothing about how well they would fit.
 """
 
 from __future__ import annotations
@@ -20,11 +19,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.costs_machines import collective, machine, seconds, switched
+from zerosim.catalog import constants
 from zerosim.spec.topology import Topology
 from zerosim.step import CollectiveKind
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-BANDS = {"up to 64 KiB": (64 * KIB, 0.25), "up to 16 MiB": (16 * MIB, 0.38), "above 16 MiB": (math.inf, 0.15)}
+BANDS = {  # largest message: name of the level in the catalogue
+    KIB - 1: "below_1_kib",  # the constants were fitted from 1 KiB on: below, a row is the launch and nothing else
+    64 * KIB: "up_to_64_kib",
+    16 * MIB: "up_to_16_mib",
+    math.inf: "above_16_mib",
+}
 KINDS: Mapping[str, CollectiveKind] = {
     "all_reduce": "all_reduce",
     "all_gather": "all_gather",
@@ -41,7 +46,7 @@ class System(NamedTuple):
     inside: str
     network: str
     device: str
-    island: str  # switch, mesh, pairs, c2c or pcieN
+    island: str  # switch, mesh, pairs, c2c, pcieN, or without peer access hostN (one socket) and socketsN (two)
     nics: Mapping[str, Any] = {}  # read only
 
 
@@ -63,15 +68,28 @@ SYSTEMS = (
     System("GH200", "none", "Slingshot-11 1x200Gb", "gh200", "c2c", {"slingshot_11": 1}),
     System("GH200", "NVLink4 (4-GPU", "Slingshot-11 4x200Gb (libfabric", "gh200", "c2c", {"slingshot_11": 4}),
     System("H100-PCIe", "NVLink4 bridge", "none", "h100_pcie", "pairs"),
+    System("H100-SXM5", "none", "InfiniBand NDR 4x400Gb (tree; one", "h100_sxm", "pcie5", {"infiniband_ndr": 1}),
     System("A40", "NVLink3 bridge", "none", "a40", "pairs"),
+    System("A40", "PCIe gen4 same socket", "none", "a40", "host4"),
+    System("A40", "PCIe gen4 across sockets", "none", "a40", "sockets4"),
     System("V100-PCIE", "PCIe gen3", "none", "v100_pcie_32", "pcie3"),
     System("RTX 4090", "PCIe gen4", "none", "rtx4090", "pcie4"),
     System("RTX PRO 6000", "PCIe gen5 x16, 2 switches", "none", "rtx5090", "pcie5"),
     System("V100-32GB", "NVLink2", "Ethernet 100Gb TCP (4 channels x 2 threads)", "v100_sxm2_32", "switch", _TCP),
-    # Which GPU is not told, nor the generation of EFA.
-    System("unspecified (1", "none", "EFA 1x25Gb", "t4", "pcie3", {"efa_v2_100": 1}),
+    # The README that the table names shows its nodes: g5.8xlarge (one A10G, 25 Gb/s), early in 2023, when there was no
+    # second generation of EFA yet (it came with p5, July 2023).
+    System("unspecified (1", "none", "EFA 1x25Gb", "a10g", "pcie4", {"efa_v1_100": 1}),
 )
-_LEFT_OUT = ("NVLS off", "(ring; tim")  # NVLS switched off by hand
+LEFT_OUT = {  # a word of the row: why it is not compared
+    "NVLS off": "the algorithm was forced by hand; the model takes the fastest",
+    "(ring;": "the algorithm was forced by hand; the model takes the fastest",
+    "forced": "the algorithm was forced by hand; the model takes the fastest",
+    "SHARP": "reduction in the switches of the network is not modelled",
+    "collapse": "its authors show it as a wrong setting",
+    "WITHOUT": "its authors show it as a wrong setting",
+    "unspecified (8": "the machine is not told",
+    "2 ranks share": "two ranks on one GPU",
+}
 
 
 class Oracle(NamedTuple):
@@ -130,33 +148,45 @@ def build(system: System, gpus: int, nodes: int) -> Topology:
         return machine(system.device, here, islands, nvlink, nics, pcie=None, sockets=sockets)
     if system.island in ("mesh", "pairs"):
         return machine(system.device, here, islands, {"kind": system.island}, nics)
-    if nics:
+    return over_pcie(system, here, islands, nics)
+
+
+def over_pcie(system: System, here: int, nodes: int, nics: dict[str, Any] | None) -> Topology:
+    """GPUs on two PCIe switches, on one socket or on one each."""
+    if nics and "25Gb" in system.network:
         nics["bandwidth"] = "25 Gbps"
+    sockets = 2 if system.island.startswith("sockets") else 1
     half = max(1, here // 2)
     parts = [part for part in (list(range(half)), list(range(half, here))) if part]
-    switches = [{"gpus": part, "nics": [0] if nics else [], "socket": 0} for part in parts]
-    peers = {"device": system.device, "p2p": True}
+    switches = [
+        {"gpus": part, "nics": [0] if nics and not number else [], "socket": number % sockets}
+        for number, part in enumerate(parts)
+    ]
+    cpus = [{"device": "epyc_7742", "dram": {"capacity": "512 GB"}}] * sockets
+    figures = {"device": system.device, "p2p": system.island.startswith("pcie")}
     pcie = {"generation": int(system.island[-1]), "switches": switches}
-    return machine(peers, here, islands, None, nics, pcie=pcie)
+    return machine(figures, here, nodes, None, nics, pcie=pcie, sockets=cpus)
 
 
 def rows(path: Path) -> Iterator[Row]:
+    """The rows that are compared; a row that is neither known nor left out for a reason is a mistake here."""
     with path.open(newline="") as file:
         for line in csv.DictReader(file):
             words = (line["gpu_type"], line["intra_link"], line["inter_link"])
+            if any(word in " ".join((*words, line["source"])) for word in LEFT_OUT):
+                continue
             known = [
                 system
                 for system in SYSTEMS
                 if all(word.startswith(start) for word, start in zip(words, system[:3], strict=True))
             ]
-            told_off = any(word in line["source"] for word in _LEFT_OUT)
+            assert known, words
             n, k, size = int(line["gpus"]), int(line["nodes"]), int(line["size_bytes"])
-            if known and not told_off and size >= KIB:
-                yield Row(known[0], KINDS[line["collective"]], n, k, size, float(line["time_us"]) * 1e-6)
+            yield Row(known[0], KINDS[line["collective"]], n, k, size, float(line["time_us"]) * 1e-6)
 
 
 def predicted(row: Row, machines: dict[tuple[object, ...], Topology]) -> float:
-    key = (row.system[:5], row.gpus)
+    key = (row.system[:5], row.gpus, row.nodes)
     if key not in machines:
         machines[key] = build(row.system, row.gpus, row.nodes)
     return seconds(machines[key], collective(row.kind, row.size))
@@ -180,14 +210,14 @@ def test_published_sweeps() -> None:
     by_system: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows(Path(shared) / "measured" / "collectives.csv"):
         ratio = predicted(row, machines) / row.seconds
-        band = next(name for name, (limit, _) in BANDS.items() if row.size <= limit)
+        band = next(name for limit, name in BANDS.items() if row.size <= limit)
         by_band[band].append(ratio)
-        name = f"{row.system.gpu} {row.gpus}/{row.nodes} {row.system.network[:22]} {row.kind}"
+        name = f"{row.system.gpu} {row.gpus}/{row.nodes} {row.system.inside[:14]} {row.system.network[:22]} {row.kind}"
         by_system[name, band].append(ratio)
     for (name, band), ratios in sorted(by_system.items()):
-        print(f"{name:66} {band:13} {len(ratios):4} rows  error {error(ratios):6.1%}  bias {bias(ratios):+6.1%}")
+        print(f"{name:78} {band:13} {len(ratios):4} rows  error {error(ratios):6.1%}  bias {bias(ratios):+6.1%}")
     for band, ratios in by_band.items():
-        print(f"{'all':66} {band:13} {len(ratios):4} rows  error {error(ratios):6.1%}  bias {bias(ratios):+6.1%}")
-    assert sum(map(len, by_band.values())) > 500
-    for band, (_, most) in BANDS.items():
-        assert error(by_band[band]) <= most, band
+        print(f"{'all':78} {band:13} {len(ratios):4} rows  error {error(ratios):6.1%}  bias {bias(ratios):+6.1%}")
+    assert sum(map(len, by_band.values())) > 600
+    levels = constants("collectives.relative_error")
+    assert {band: error(ratios) for band, ratios in by_band.items() if error(ratios) > levels[band]} == {}

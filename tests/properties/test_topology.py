@@ -1,11 +1,14 @@
 """What holds of every machine that the template can describe."""
 
 from itertools import pairwise, product
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zerosim import catalog
+from zerosim.spec.devices import Device, Gpu, Nic, Socket
 from zerosim.spec.loading import inline
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import read_topology
@@ -76,3 +79,45 @@ def test_links_go_both_ways_and_uplinks_carry_their_downlinks(topology: Topology
         links = [topology.link(leaf.name, other) for other in topology.graph[leaf.name]]
         up = sum(link.bandwidth for link in links if link.target.startswith("spine"))
         assert up in (0, sum(link.bandwidth for link in links if not link.target.startswith("spine")))
+
+
+def drawn(topology: Topology, order: Random) -> dict[str, Any]:
+    """The same machine listed device by device, with made-up names, in any order that keeps the ranks in theirs."""
+    names = {
+        name: f"part{number}" for number, name in enumerate(order.sample(list(topology.graph), len(topology.graph)))
+    }
+    listed = order.sample(sorted(topology.graph), len(topology.graph))
+    ranks = [gpu.name for gpu in topology.gpus]
+    devices = [listing(topology.device(name), names[name]) for name in ranks + [n for n in listed if n not in ranks]]
+    links = [
+        {
+            "from": names[link.source], "to": names[link.target], "duplex": "simplex", "kind": link.kind,
+            "bandwidth": link.bandwidth, "latency": link.latency, "shared": link.shared, "generation": link.generation,
+        }
+        for a, b in topology.graph.edges
+        for link in [topology.link(a, b)]
+    ]  # fmt: skip
+    return {"name": "drawn", "devices": devices, "links": order.sample(links, len(links))}
+
+
+def listing(device: Device, name: str) -> dict[str, Any]:
+    """A device as the graph form lists it."""
+    said: dict[str, Any] = {"name": name, "kind": device.kind, "compute": device.compute}
+    if device.host is not None:
+        said["node"] = device.host
+    match device.figures:
+        case Gpu():
+            said["device"] = next(key for key, gpu in catalog.gpus().items() if gpu.name == device.figures.name)
+        case Socket():
+            said["cores"] = device.figures.cores
+        case Nic():
+            said["device"] = device.figures.name
+    return said | ({"capacity": device.capacity} if device.kind == "dram" else {})
+
+
+@given(machines(), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_a_machine_has_the_same_classes_in_either_form(topology: Topology, order: Random) -> None:
+    """So equal servers are one class, whatever their parts are called and in whatever order they are listed."""
+    other = read_topology(inline(drawn(topology, order), "drawn"))
+    assert set(other.rank_classes()) == set(topology.rank_classes())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,31 @@ def test_fractions_are_fractions() -> None:
     shares = [path for path in catalog.all_constants() if re.search(r"_eff\b|_eff_|efficiency", path)]
     assert len(shares) > 15
     assert all(0 < catalog.constant(path) <= 1 for path in shares)
+
+
+KEPT = {  # constants that no formula reads: who keeps them
+    "collectives.relative_error": "what the published sweeps are held to",
+    "overheads.dist_init_gib": "a published total, beside which the formula from its parts is held",
+    "dram.remote_eff": "offload",
+    "cpu_adam": "offload",
+    "cpu_cast": "offload",
+    "nvme": "offload",
+}
+_BY_HARDWARE = re.compile(r"pcie\d?|nvlink|volta|turing|ampere|ada|hopper|blackwell|cdna")
+
+
+def test_every_constant_is_read() -> None:
+    """By its path, by a path with holes such as `copies.{way}_eff.{lane}`, or by its name in a group that is read."""
+    text = "".join(path.read_text() for path in Path(catalog.__file__).parents[1].rglob("*.py"))
+    written = {re.sub(r"\{.*?\}", "*", string) for string in re.findall(r'"([^"\n]*)"', text)}
+    groups = set(re.findall(r'constants\("([^"]+)"\)', text))
+    paths = [re.escape(path).replace(r"\*", r"\w+") for path in written if re.fullmatch(r"\w+(\.[\w*]+)+", path)]
+    asked = re.compile("|".join(paths))
+    for path in catalog.all_constants():
+        group, _, name = path.rpartition(".")
+        of_group = group in groups and (name in written or _BY_HARDWARE.fullmatch(name))
+        kept = any(path == word or path.startswith(f"{word}.") for word in KEPT)
+        assert of_group or kept or asked.fullmatch(path), path
 
 
 def entries() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -92,15 +118,26 @@ def test_nvlink_is_links_times_the_rate_of_one() -> None:
             assert rate == nvlink["links"] * by_generation[nvlink["generation"]], name
 
 
-def test_ports_are_chosen_by_kind_and_nearest_rate() -> None:
-    assert catalog.nic_for("infiniband", 25e9)[0] == "infiniband_hdr"
-    assert catalog.nic_for("infiniband", 3.125e9)[0] == "infiniband_edr"
-    assert catalog.nic_for("efa", 12.5e9)[0] == "efa_v1_100"  # the first of two of that rate
+def test_ports_are_chosen_by_kind_and_rate() -> None:
+    assert catalog.nic_for("infiniband", 25e9) == catalog.nics()["infiniband_hdr"]
+    assert catalog.nic_for("efa", 12.5e9) == catalog.nics()["efa_v1_100"]  # the first of two of that rate
     assert catalog.nic("ethernet_10").transport == "tcp"
     assert catalog.nic("ethernet_10").latency == pytest.approx(30e-6)
     assert catalog.nics()["roce_400"].bandwidth == 50e9
     with pytest.raises(catalog.UnknownNameError, match="kind of network port"):
         catalog.nic_for("token_ring", 1e6)
+
+
+def test_a_port_between_two_of_the_catalogue_achieves_what_lies_between() -> None:
+    """25 Gb/s Ethernet achieves 0.80 x 25 = 20, 40 Gb/s 0.60 x 40 = 24: a third of the way, at 30, it is 21.33."""
+    port = catalog.nic_for("ethernet", 30e9 / 8).figures
+    assert port.efficiency * 30 == pytest.approx(20 + 4 / 3)
+    assert (port.name, port.grade, port.transport) == ("ethernet_30", "D", "tcp")
+    assert catalog.nic_for("ethernet", 75e9 / 8).figures.latency == pytest.approx(45e-6)  # half way from 30 to 60
+    slow, fast = catalog.nic_for("infiniband", 10e9 / 8).figures, catalog.nic_for("ethernet", 400e9 / 8).figures
+    assert (slow.efficiency, slow.latency) == (0.90, 12e-6)  # as the slowest
+    assert fast.efficiency == 0.30  # as the fastest
+    assert fast.latency == pytest.approx(60e-6)
 
 
 def test_memory_links_and_drives() -> None:

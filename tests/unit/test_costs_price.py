@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.costs_machines import collective, demand, machine, priced, program, seconds, switched
+from zerosim.catalog import constant
 from zerosim.costs import price
 from zerosim.costs.bounds import busy_seconds, least_seconds
 from zerosim.errors import InputError
@@ -99,6 +100,8 @@ def test_capacities_and_what_libraries_take() -> None:
     assert found.supply.overheads["gpu"] == pytest.approx(0.6 * GIB + 32 * mib + buffers)
     without = priced(switched("a100_sxm_80", 1), PRODUCT)
     assert without.supply.overheads["gpu"] == pytest.approx(0.6 * GIB + 32 * mib)
+    # one report counts 1.5 GiB for the first communicator; the formula from its parts says 1.1
+    assert buffers == pytest.approx(constant("overheads.dist_init_gib") * GIB, rel=0.35)
 
 
 def test_a_machine_without_a_way_between_gpus() -> None:

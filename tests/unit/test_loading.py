@@ -187,7 +187,7 @@ def test_files(tmp_path: Path) -> None:
     assert read(file).data == {"name": "a"}
     with pytest.raises(InputError, match=r"dgx\.yml: found no such file; expected a file; nearest .*dgx\.yaml"):
         read(tmp_path / "dgx.yml")
-    with pytest.raises(InputError, match="found is a directory"):
+    with pytest.raises(InputError, match="found a folder; expected a file"):
         read(tmp_path)
     file.write_bytes(b"name: \xff\n")
     with pytest.raises(InputError, match="expected UTF-8"):

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,7 +183,7 @@ def test_figures_by_hand_replace_or_change_those_of_the_catalogue() -> None:
 
 def test_what_is_assumed_is_noted() -> None:
     notes = machine(changed=("bandwidth: 200 Gbps", "bandwidth: 150 Gbps")).notes
-    assert notes == ("efficiency and latency of infiniband_edr assumed for infiniband of 150 Gb/s",)
+    assert notes == ("efficiency and latency of infiniband of 150 Gb/s taken from the nearest rates of the catalogue",)
     double = machine(changed=("bandwidth: 300 GB/s", "bandwidth: 600 GB/s")).notes
     assert double == ("NVLink of 600 GB/s per GPU and direction; a100_sxm_80 has 300 GB/s",)
     bare = read_topology(inline({"name": "bare", "node": {"gpus": {"device": "l4", "count": 2}}}, "bare"))
@@ -321,7 +322,7 @@ def test_a_topology_in_words() -> None:
     lines = describe(machine('overrides: [{gpu: "1.2", compute: 0.8}]'))
     assert lines[:3] == [
         "plain: 3 nodes, 24 ranks, 3 rank classes, NVLink joins 8",
-        "2 x node of",
+        "2 nodes of",
         "  8 x A100-SXM4-80GB: 312 TFLOP/s dense fp16, 85.04 GB at 2.039 TB/s",
     ]
     assert "  8 x NIC infiniband_hdr: 200 Gb/s" in lines
@@ -371,6 +372,32 @@ def test_the_graph_form_becomes_the_same_kind_of_graph() -> None:
     assert drawn.nvlink_domains() == ((0, 1), (2,))
     assert drawn.rank_classes() == ((0, 1), (2,))
     assert drawn.device("1.gpu0").capacity == 24e9
+
+
+def test_equal_hosts_of_the_graph_form_are_one_class() -> None:
+    """Figures by hand or by name, parts called as the user likes: nothing of a name makes hosts differ."""
+
+    def host(node: int, word: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        parts: list[dict[str, Any]] = [
+            {"name": f"{word}-a", "kind": "gpu", "flops": "100 TFLOPS", "memory": "24 GB", "hbm": "1 TB/s"},
+            {"name": f"{word}-b", "kind": "gpu", "device": "a100_sxm_80"},
+            {"name": f"{word}-cpu", "kind": "socket", "cores": 32},
+            {"name": f"{word}-ram", "kind": "dram", "capacity": "256 GB"},
+            {"name": f"{word}-disk", "kind": "nvme", "capacity": "1 TB", "read": "3 GB/s", "write": "2 GB/s"},
+            {"name": f"{word}-port", "kind": "nic", "network": "ethernet"},
+        ]
+        rates = {"a": 15, "b": 25, "ram": 100, "disk": 4, "port": 15}
+        links = [
+            {"from": f"{word}-{part}", "to": f"{word}-cpu", "bandwidth": f"{rate} GB/s"} for part, rate in rates.items()
+        ]
+        wire = {"from": "middle", "to": f"{word}-port", "bandwidth": "10 Gbps"}
+        return [{"node": node, **part} for part in parts], [*links[:: 1 - 2 * node], wire]
+
+    (one, its), (other, theirs) = host(0, "left"), host(1, "right")
+    leaf = {"name": "middle", "kind": "leaf"}
+    both = {"name": "two", "devices": [*one, *other, leaf], "links": [*theirs, *its]}
+    topology = read_topology(inline(both, "two"))
+    assert topology.rank_classes() == ((0, 2), (1, 3))
 
 
 def test_a_part_of_a_drawn_topology() -> None:

@@ -83,12 +83,36 @@ def pcie_bandwidth(generation: int, lanes: int = 16) -> float:
     return float(_hardware()["pcie_x16_gbs"][generation]["gbs"]) * GB * lanes / 16
 
 
-def nic_for(kind: str, bandwidth: float) -> tuple[str, NicEntry]:
-    """The port of a kind whose rate is nearest; the first of equals."""
-    known = [(name, entry) for name, entry in nics().items() if entry.kind == kind]
+def nic_for(kind: str, bandwidth: float) -> NicEntry:
+    """The port of a kind at a rate: the catalogue's (the first of equals), or one between its neighbours there.
+
+    Between two ports what is achieved of the rate, and the latency, lie on a straight line (grade D), so that a faster
+    port never gives less; beyond the slowest and the fastest the fraction that they achieve holds.
+    """
+    known: dict[float, NicEntry] = {}
+    for entry in nics().values():
+        if entry.kind == kind:
+            known.setdefault(entry.bandwidth, entry)
     if not known:
         raise unknown("kind of network port", kind, list(nic_kinds()))
-    return min(known, key=lambda named: abs(named[1].bandwidth - bandwidth))
+    if bandwidth in known:
+        return known[bandwidth]
+    below = known[max((rate for rate in known if rate < bandwidth), default=min(known))]
+    above = known[min((rate for rate in known if rate > bandwidth), default=max(known))]
+    return NicEntry(kind, bandwidth, _between(below, above, bandwidth))
+
+
+def _between(below: NicEntry, above: NicEntry, bandwidth: float) -> Nic:
+    (low, one), (high, other) = below[1:], above[1:]
+    way = (bandwidth - low) / (high - low) if high > low else 0.0
+    given = one.efficiency * low + way * (other.efficiency * high - one.efficiency * low)
+    return Nic(
+        name=f"{below.kind}_{bandwidth / GBPS:g}",
+        efficiency=given / bandwidth if high > low else one.efficiency,
+        latency=one.latency + way * (other.latency - one.latency),
+        transport=(one if way <= 0.5 else other).transport,
+        grade="D",
+    )
 
 
 def nic_kinds() -> tuple[str, ...]:

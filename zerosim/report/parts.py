@@ -15,6 +15,7 @@ CAUSES = {  # the causes of `run --json` that are not collectives
     "host_compute": "CPU compute",
     "idle": "nothing to run",
 }
+OWN_CAUSES = frozenset({"host", "idle", "wait_for_rank"})  # no resource of the supply is behind these
 MEMORY_LETTERS = {
     "parameters": ("P", "blue"),
     "gradients": ("G", "green"),

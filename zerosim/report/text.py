@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from zerosim.errors import Finding
 from zerosim.report.bars import Part, Pen, bar
 from zerosim.report.comparison import render_comparison
-from zerosim.report.parts import cause_name, memory_parts, time_parts
+from zerosim.report.parts import OWN_CAUSES, cause_name, memory_parts, time_parts
 from zerosim.report.tables import Column, cell_width, clip, pad, table
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
 from zerosim.views.stalls import Stall
@@ -24,7 +24,6 @@ INDENT, NO_BREAK = "  ", "\u00a0"
 TIER_NAME = 14  # cells of "dram per node"
 MARGIN = " " * 7  # of what stands below a tier's name
 SEVERITY_COLOURS = {"error": "red", "warning": "orange", "note": "cyan"}
-OWN_CAUSES = frozenset({"host", "idle"})  # no other resource is behind these
 
 __all__ = ["render", "render_comparison"]
 

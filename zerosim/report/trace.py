@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from zerosim.errors import InputError, Problem
-from zerosim.report.files import write_bytes
+from zerosim.report.files import is_folder, write_bytes
 from zerosim.report.kineto import events
 from zerosim.resources import RankClass
 from zerosim.timeline import Timeline
@@ -25,13 +25,13 @@ def write(timeline: Timeline, path: str | os.PathLike[str], scale: int = 1) -> l
     slash) gets one file a rank class, `rank{N}.pt.trace.json`. `scale` stretches the clock of very short steps: so
     many microseconds of the trace are one simulated microsecond.
     """
-    if os.fspath(path).endswith("/") or Path(path).is_dir():
+    if os.fspath(path).endswith("/") or is_folder(Path(path)):
         wanted = [(Path(path) / f"rank{known.ranks[0]}.pt.trace.json", known) for known in timeline.classes]
     elif Path(path).name.endswith((".json", ".json.gz")):
         wanted = [(Path(path), timeline.classes[0])]
     else:
         expected = "a name that ends in .json or .json.gz, or a directory"
-        raise InputError([Problem(os.fspath(path), found="another kind of file", expected=expected)])
+        raise InputError([Problem(os.fspath(path), found=f'"{Path(path).name}"', expected=expected)])
     for file, rank_class in wanted:
         content = text(timeline, rank_class, scale).encode()
         write_bytes(file, gzip.compress(content, mtime=0) if file.suffix == ".gz" else content)

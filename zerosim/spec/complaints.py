@@ -33,6 +33,7 @@ _KINDS = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "none_required": "null",
+    "string_too_short": "text that is not empty",
 }
 
 
@@ -101,6 +102,11 @@ def _problem(
         return document.problem(path, _NOTHING, "a value, as it has no default")
     if kind == "literal_error":
         return document.problem(path, shown(given), _expected_literal(context), _close(given, context))
+    if kind in ("too_short", "too_long"):
+        least = kind == "too_short"
+        limit = context["min_length" if least else "max_length"]
+        size = f"{'at least' if least else 'at most'} {limit}"
+        return document.problem(path, f"a list of {context['actual_length']}", f"a list of {size}")
     cause = context.get("error")
     if isinstance(cause, UnitError):
         return document.problem(path, shown(given), cause.expected, cause.nearest)

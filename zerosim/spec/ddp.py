@@ -29,7 +29,7 @@ class _OptimizerSchema(Schema):
 
 
 class _DdpSchema(Schema):
-    bucket_cap_mb: Annotated[float, Field(gt=0)] | None = None
+    bucket_cap_mb: Annotated[float, Field(gt=0, le=1e9)] | None = None
     gradient_as_bucket_view: bool = False
     find_unused_parameters: bool = False
     static_graph: bool = False

@@ -15,7 +15,7 @@ from typing import Any
 from zerosim.errors import Finding, InputError
 from zerosim.spec.deepspeed_batch import Given, read_batch
 from zerosim.spec.deepspeed_optimizer import read_optimizer
-from zerosim.spec.deepspeed_precision import read_precision
+from zerosim.spec.deepspeed_precision import read_precision, tell_precision
 from zerosim.spec.deepspeed_section import Log
 from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.deepspeed_top import read_values, tell_sections
@@ -24,6 +24,10 @@ from zerosim.spec.document import Document, shown
 from zerosim.spec.strategy import DeepSpeed, Zero
 
 __all__ = ["DeepSpeedRead", "Given", "read_deepspeed"]
+
+# Only the plain fp32 engine computes the norm for the sake of clipping (runtime/engine.py, clip_fp32_gradients).
+_FREE_CLIPPING = "the norm is computed with and without it, and clipping is one factor in a scaling that is done anyway"
+_RARE_CLIPPING = "BF16_Optimizer scales gradients only when their norm exceeds it, which is taken not to happen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,14 @@ def read_deepspeed(document_or_path: Document | str | Path, given: Given | None 
 
 
 def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
-    zero = read_zero(top, log, given.hidden)
     values = read_values(top, log)
     precision = read_precision(top, log, given)
+    fp32_sums = precision.name == "bf16" and values["grad_accum_dtype"] == "fp32"
+    zero = read_zero(top, log, given.hidden, fp32_sums)
+    bf16_optimizer = fp32_sums and zero.stage == 1
+    tell_precision(top, log, precision, zero.stage, bf16_optimizer)
+    if "gradient_clipping" in top.data and (zero.stage > 0 or precision.name != "fp32"):
+        log.idle("gradient_clipping", _RARE_CLIPPING if bf16_optimizer else _FREE_CLIPPING)
     batch = read_batch(top, log, given)
     optimizer = read_optimizer(top, log, zero.stage, values["zero_allow_untested_optimizer"])
     tell_sections(top, log)

@@ -59,6 +59,8 @@ def read_batch(top: Document, log: Log, given: Given) -> Batch:
     train = written.get(TRAIN)
     if micro is None and train is None:
         log.say("batch-assumed", "note", "Nobody gives a micro-batch size; it is taken as 1.")
+    if steps is None and train is None and top.data.get(STEPS) == AUTO:
+        log.say("batch-assumed", "note", f'{STEPS}: "auto" is taken as 1; training gives no number of micro-steps.')
     if train is None or given.world_size is None or len(log.problems) > faults:
         return Batch(micro or 1, steps or 1)
     batch = _derived(train, micro, steps, given.world_size)

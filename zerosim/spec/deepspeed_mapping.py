@@ -23,7 +23,7 @@ def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
         "optimizer": _optimizer(deepspeed.optimizer),
         "gradient_clipping": deepspeed.gradient_clipping,
         "communication_data_type": deepspeed.communication_data_type,
-        "prescale_gradients": deepspeed.prescale_gradients,
+        "prescale_gradients": deepspeed.prescale_gradients or None,
         "wall_clock_breakdown": deepspeed.wall_clock_breakdown,
     }
     if precision != "fp32":

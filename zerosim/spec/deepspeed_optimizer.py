@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerosim.spec.deepspeed_schema import OPTIMIZER
-from zerosim.spec.deepspeed_section import Log, tell
+from zerosim.spec.deepspeed_section import Log, dotted, tell
 from zerosim.spec.deepspeed_values import AUTO, BOOLEAN, NUMBER
 from zerosim.spec.document import Document, shown
 from zerosim.spec.optimizers import ADAMW, OPTIMIZERS, likely, optimizer
@@ -24,6 +24,12 @@ _LACKING = {
     "zerooneadam": "1-bit compression of gradients",
     "onebitlamb": "1-bit compression of gradients",
 }
+_SHAPING = {  # parameters that shape the step: their kind, and of which optimizers
+    "torch_adam": (BOOLEAN, ("adam", "adamw")),
+    "momentum": (NUMBER, ("sgd", "musgd")),
+}
+_UNSET = {"torch_adam": False, "momentum": 0.0}
+_PASSES = ("weight_decay", "nesterov", "amsgrad")  # where optimizers run kernel by kernel each is one kernel more
 _UNTESTED = frozenset({"sgd", "musgd", "lamb"})  # not in ZERO_SUPPORTED_OPTIMIZERS of runtime/zero/utils.py
 
 
@@ -41,8 +47,8 @@ def read_optimizer(top: Document, log: Log, stage: int, untested_allowed: bool) 
         if key not in OPTIMIZER:
             log.say("unknown-key", "warning", f"{SECTION}.{key} is no key of DeepSpeed, which ignores it.",
                     "Hyper-parameters belong in optimizer.params.")  # fmt: skip
-    params = _params(section, log)
     name = _name(section, log)
+    params = _params(section, name, log)
     if name in _LACKING:
         log.lacking(f"{SECTION}.type", _LACKING[name])
     if name in _UNTESTED and stage > 0 and not untested_allowed:
@@ -52,8 +58,9 @@ def read_optimizer(top: Document, log: Log, stage: int, untested_allowed: bool) 
 
 
 def _name(section: Document, log: Log) -> str:
-    given = section.data.get("type", AUTO)
+    given = section.data.get("type")
     if given == AUTO or given is None:
+        log.say("optimizer-assumed", "note", "The optimizer section names no type; fused AdamW is assumed.")
         return "adamw"
     name = str(given).lower()
     if not isinstance(given, str) or name not in OPTIMIZERS:
@@ -64,8 +71,8 @@ def _name(section: Document, log: Log) -> str:
     return name
 
 
-def _params(section: Document, log: Log) -> dict[str, Any]:
-    """The parameters that shape the step; the others only make a finding."""
+def _params(section: Document, name: str, log: Log) -> dict[str, Any]:
+    """The parameters that shape the step of this optimizer; the others only make a finding."""
     given = section.data.get("params")
     if given is None:
         return {}
@@ -76,9 +83,20 @@ def _params(section: Document, log: Log) -> dict[str, Any]:
     if "max_grad_norm" in given:
         expected = "no max_grad_norm among the optimizer's params; write gradient_clipping at the top level"
         log.problems.append(params.key_problem(("max_grad_norm",), "max_grad_norm", expected))
-    kinds = {"torch_adam": BOOLEAN, "momentum": NUMBER}
-    values = {key: log.value(params, key, kind, None) for key, kind in kinds.items() if given.get(key, AUTO) != AUTO}
-    idle = [str(key) for key in given if key not in kinds]
+    if given.get("amsgrad") is True and name in ("adam", "adamw") and given.get("torch_adam") is not True:
+        expected = "false; DeepSpeed's fused Adam has no AMSGrad, torch's has (torch_adam: true)"
+        log.problems.append(params.problem(("amsgrad",), "true", expected))
+    kinds = {key: kind for key, (kind, names) in _SHAPING.items() if name in names}
+    written = {key: log.value(params, key, kind, None) for key, kind in kinds.items() if given.get(key, AUTO) != AUTO}
+    log.left_auto({dotted(params, key): _UNSET[key] for key in kinds if given.get(key) == AUTO})
+    passes = [] if _fused(name, written) else [key for key in _PASSES if given.get(key, AUTO) not in (AUTO, 0, False)]
+    for key in passes:
+        log.lacking(dotted(params, key), f"the pass of torch's {OPTIMIZERS[name].name} for it")
+    idle = [str(key) for key in given if key not in (*kinds, *passes, "max_grad_norm")]
     if idle:
-        log.idle(f"{SECTION}.params ({', '.join(idle)})", "hyper-parameters are numbers inside kernels")
-    return values
+        log.idle(f"{SECTION}.params ({', '.join(idle)})", "they are numbers inside kernels")
+    return written
+
+
+def _fused(name: str, params: Mapping[str, Any]) -> bool:
+    return optimizer(name, bool(params.get("torch_adam")), bool(params.get("momentum"))).fused

@@ -7,12 +7,12 @@ that say different things are a problem that shows both (DeepSpeed 0.19, runtime
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from zerosim.spec.deepspeed_batch import Given
 from zerosim.spec.deepspeed_schema import BF16, FP16, Key
 from zerosim.spec.deepspeed_section import Log, read_section, tell
-from zerosim.spec.deepspeed_values import AUTO
+from zerosim.spec.deepspeed_values import AUTO, BOOLEAN
 from zerosim.spec.document import Document, shown
 from zerosim.spec.training import Precision
 
@@ -20,10 +20,11 @@ _OLD_BF16 = "bfloat16"
 
 
 class Precisions(NamedTuple):
-    """The precision of a run, and whether gradients are checked for overflow at the boundary."""
+    """The precision of a run, whether nothing forbids its gradients the check for overflow, and the two sections."""
 
     name: Precision
     check_grad_overflow: bool
+    sections: tuple[_Section, ...]
 
 
 class _Section(NamedTuple):
@@ -33,7 +34,7 @@ class _Section(NamedTuple):
     spelled: str
     enabled: bool | None = None
     auto: bool = False
-    check: bool = True
+    values: Mapping[str, Any] = {}  # read only
 
 
 def read_precision(top: Document, log: Log, given: Given) -> Precisions:
@@ -46,7 +47,21 @@ def read_precision(top: Document, log: Log, given: Given) -> Precisions:
         for section in sections:
             _compare(top, section, log, given)
     name = given.precision or _unsaid(sections, log)
-    return Precisions(name, sections[0].check if name == "bf16" else True)
+    check = name != "bf16" or bool(sections[0].values.get("check_grad_overflow", True))
+    return Precisions(name, check, sections)
+
+
+def tell_precision(top: Document, log: Log, precisions: Precisions, stage: int, bf16_optimizer: bool) -> None:
+    """A finding for each key of the two sections that does not shape the step."""
+    for section in precisions.sections:
+        table = dict(BF16 if section.name == "bf16" else FP16)
+        if precisions.name != section.name:
+            table = {key: row._replace(idle=f"training is in {precisions.name}") for key, row in table.items()}
+        elif not bf16_optimizer and "immediate_grad_update" in table:
+            table["immediate_grad_update"] = Key(BOOLEAN, False, idle="only BF16_Optimizer reads it")
+        if section.values:
+            told = {key: value for key, value in section.values.items() if key != "enabled"}
+            tell(top.below(section.spelled), table, told, log, stage, bf16_optimizer=bf16_optimizer)
 
 
 def _bf16_spelling(top: Document, log: Log) -> str:
@@ -69,10 +84,8 @@ def _section(
             log.problems.append(top.problem((spelled,), shown(given), "a mapping such as {enabled: true}"))
         return _Section(name, spelled)
     part = top.below(spelled)
-    values = read_section(part, table, log)
-    tell(part, table, values, log)
-    auto = given.get("enabled") == AUTO
-    return _Section(name, spelled, values.get("enabled"), auto, values.get("check_grad_overflow", True))
+    values = read_section(part, table, log, filled=("enabled",))
+    return _Section(name, spelled, values.get("enabled"), given.get("enabled") == AUTO, values)
 
 
 def _compare(top: Document, section: _Section, log: Log, given: Given) -> None:

@@ -42,6 +42,12 @@ class Key(NamedTuple):
 _CHECKPOINT = "it concerns saving and loading of checkpoints only"
 _LOG = "it only logs"
 
+# What runtime/bf16_optimizer.py, which is stage 1 with bf16 and fp32 accumulation, reads of all this.
+OF_BF16_OPTIMIZER = frozenset({
+    "stage", "offload_optimizer", "enabled", "immediate_grad_update", "bf16_master_weights_and_grads",
+    "bf16_optimizer_states",
+})  # fmt: skip
+
 ZERO: Mapping[str, Key] = {
     "stage": Key(STAGE, 0),
     "contiguous_gradients": Key(BOOLEAN, True, "123"),
@@ -78,7 +84,7 @@ ZERO: Mapping[str, Key] = {
     "zeropp_loco_param": Key(optional(MAPPING), None, "3", lacks="LoCo error feedback"),
     "mics_shard_size": Key(SIGNED, -1, "3", lacks="MiCS, partitioning within a subgroup"),
     "mics_hierarchical_params_gather": Key(BOOLEAN, False, "3", lacks="hierarchical gathers of MiCS"),
-    "memory_efficient_linear": Key(BOOLEAN, True, "3", "saved activations are counted by the model, with it as true"),
+    "memory_efficient_linear": Key(BOOLEAN, True, "3", lacks="keeping gathered weights for the backward"),
     "pipeline_loading_checkpoint": Key(BOOLEAN, False, "3", _CHECKPOINT),
     "override_module_apply": Key(BOOLEAN, True, "3", "it concerns the construction of the model only"),
     "log_trace_cache_warnings": Key(BOOLEAN, False, "3", _LOG),
@@ -146,8 +152,8 @@ FP16: Mapping[str, Key] = {
 
 BF16: Mapping[str, Key] = {
     "enabled": Key(BOOLEAN, False),
-    "immediate_grad_update": Key(BOOLEAN, False, lacks="immediate updates of fp32 gradients (BF16_Optimizer)"),
-    "check_grad_overflow": Key(BOOLEAN, True),  # true by 0.19.3
+    "immediate_grad_update": Key(BOOLEAN, False, "1", lacks="adding each gradient to its fp32 sum in the hook"),
+    "check_grad_overflow": Key(BOOLEAN, True, "12"),  # true by 0.19.3
     "bf16_master_weights_and_grads": Key(BOOLEAN, False, lacks=_LOW_PRECISION_STATES),
     "bf16_optimizer_states": Key(BOOLEAN, False, lacks=_LOW_PRECISION_STATES),
 }

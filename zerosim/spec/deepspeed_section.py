@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerosim.errors import Finding, Problem, Severity, nearest
-from zerosim.spec.deepspeed_schema import Key
+from zerosim.spec.deepspeed_schema import OF_BF16_OPTIMIZER, Key
 from zerosim.spec.deepspeed_values import AUTO, Kind, RefusedError
 from zerosim.spec.document import Document, shown
 
@@ -47,6 +47,12 @@ class Log:
             "not-modelled", "warning", f"{name}: {mechanism} is not simulated; the answer is for a run without it."
         )
 
+    def left_auto(self, defaults: Mapping[str, Any]) -> None:
+        """Keys of which the value is `"auto"` and that nobody fills in, with the defaults that hold instead."""
+        if defaults:
+            named = ", ".join(f"{name} = {shown(value)}" for name, value in defaults.items())
+            self.say("auto-defaults", "warning", f'"auto" that nobody fills in becomes DeepSpeed\'s default: {named}.')
+
     def value(self, document: Document, key: str, kind: Kind, default: Any) -> Any:
         """The value of `key`, or the default after logging what is wrong with it."""
         given = document.data[key]
@@ -67,11 +73,19 @@ def dotted(document: Document, key: str) -> str:
 
 
 def read_section(
-    document: Document, table: Mapping[str, Key], log: Log, aliases: Mapping[str, str] | None = None
+    document: Document,
+    table: Mapping[str, Key],
+    log: Log,
+    aliases: Mapping[str, str] | None = None,
+    filled: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """The values that the user wrote, by the name in the table. An unknown key is a problem; `"auto"` is left out."""
+    """The values that the user wrote, by the name in the table. An unknown key is a problem.
+
+    `"auto"` is left out, with a finding; without one for keys of `filled`, which get their value elsewhere.
+    """
     aliases = aliases or {}
     values: dict[str, Any] = {}
+    auto: dict[str, Any] = {}
     written: dict[str, str] = {}
     for key, given in document.data.items():
         name = aliases.get(key, key)
@@ -82,7 +96,10 @@ def read_section(
             log.problems.append(document.key_problem((key,), both, "one of the two"))
         elif given != AUTO:
             values[name] = log.value(document, key, table[name].kind, table[name].default)
+        elif name not in filled:
+            auto[dotted(document, key)] = table[name].default
         written.setdefault(name, key)
+    log.left_auto(auto)
     return values
 
 
@@ -93,8 +110,15 @@ def unknown(document: Document, key: str, known: list[str]) -> Problem:
     return document.key_problem((key,), f'unknown key "{key}"', expected, nearest(str(key), known))
 
 
-def tell(document: Document, table: Mapping[str, Key], values: Mapping[str, Any], log: Log, stage: int | None = None,
-         aliases: Mapping[str, str] | None = None) -> None:  # fmt: skip
+def tell(
+    document: Document,
+    table: Mapping[str, Key],
+    values: Mapping[str, Any],
+    log: Log,
+    stage: int | None = None,
+    aliases: Mapping[str, str] | None = None,
+    bf16_optimizer: bool = False,
+) -> None:
     """Findings for keys that were written and do not shape the step."""
     for key in document.data:
         name = (aliases or {}).get(key, key)
@@ -105,12 +129,14 @@ def tell(document: Document, table: Mapping[str, Key], values: Mapping[str, Any]
             log.idle(dotted(document, key), row.idle)
         elif stage is not None and str(stage) not in row.stages:
             log.idle(dotted(document, key), f"stage {stage} does not read it")
+        elif bf16_optimizer and name not in OF_BF16_OPTIMIZER:
+            log.idle(dotted(document, key), "BF16_Optimizer (bf16, stage 1, fp32 accumulation) does not read it")
         elif row.lacks and _active(values[name], row.default):
             log.lacking(dotted(document, key), row.lacks)
 
 
 def _active(value: Any, default: Any) -> bool:
-    """Whether a value switches its mechanism on: none of null, false, zero, or no more than the default."""
+    """Whether a value switches its mechanism on: neither null nor the default; a number above both it and 0."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value > max(default, 0) if isinstance(default, int) else value > 0
-    return bool(value) and value != default
+        return value > max(int(default), 0)
+    return value is not None and value != default

@@ -17,6 +17,7 @@ from hjson.decoder import HjsonDecoder, getNext, make_scanner, scanKeyName
 from hjson.scanner import HjsonDecodeError
 
 from zerosim.errors import Finding, InputError, Problem
+from zerosim.spec import files
 from zerosim.spec.document import Document
 
 Place = tuple[str | int, ...]
@@ -47,12 +48,7 @@ def read_text(text: str, source: str) -> tuple[Document, tuple[Finding, ...]]:
 
 def read_file(path: Path, source: str) -> tuple[Document, tuple[Finding, ...]]:
     """As `read_text`, for a file called `source` in messages."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        found = getattr(error, "strerror", None) or "bytes that are not UTF-8 text"
-        raise InputError([Problem(source, found=found, expected="a DeepSpeed configuration file")]) from None
-    return read_text(text, source)
+    return read_text(files.read_text(path), source)
 
 
 def _decode(text: str, source: str) -> Any:
@@ -62,7 +58,8 @@ def _decode(text: str, source: str) -> Any:
     try:
         return decoder.decode(text)
     except HjsonDecodeError as error:
-        found = error.msg.replace("%r", repr(text[error.pos : error.pos + 1]))
+        said = error.msg.replace("%r", repr(text[error.pos : error.pos + 1])).removesuffix(" starting at")
+        found = f"a syntax error ({said[:1].lower()}{said[1:]})"
         raise InputError([Problem(source, "", found, "hjson or JSON", "", error.lineno, error.colno)]) from None
     except (ValueError, IndexError, OverflowError, RecursionError):
         # hjson runs off the end of an open /* comment, and over numbers that no float can hold

@@ -24,18 +24,19 @@ from zerosim.spec.deepspeed_schema import (
     Key,
 )
 from zerosim.spec.deepspeed_section import Log, read_section, tell
-from zerosim.spec.deepspeed_values import ANYTHING, BOOLEAN, NUMBER, one_of, optional
+from zerosim.spec.deepspeed_values import ANYTHING, AUTO, BOOLEAN, NUMBER, one_of, optional
 from zerosim.spec.document import Document, shown
 
 _LOG = "it only logs"
+_SCALED_ONCE = "gradients are divided once, before or after their reduction"
 _REMOVED = " (DeepSpeed 0.19.8 has removed it and refuses the section)"
 
 VALUES: Mapping[str, Key] = {
     "gradient_clipping": Key(NUMBER, 1.0),  # 0.0 before 0.19.3
     "communication_data_type": Key(optional(one_of("fp16", "bf16", "fp32")), None),
-    "prescale_gradients": Key(BOOLEAN, False),
-    "gradient_predivide_factor": Key(NUMBER, 1.0, idle="it is one factor of a scaling that is done anyway"),
-    "gradient_allreduce_op": Key(one_of("mean", "sum"), "mean", idle="the scaling by the world size is counted always"),
+    "prescale_gradients": Key(BOOLEAN, False, idle=_SCALED_ONCE),
+    "gradient_predivide_factor": Key(NUMBER, 1.0, lacks="a division of gradients in two steps"),
+    "gradient_allreduce_op": Key(one_of("mean", "sum"), "mean", lacks="a sum of gradients that nobody divides"),
     "wall_clock_breakdown": Key(BOOLEAN, False),
     "zero_allow_untested_optimizer": Key(BOOLEAN, False),
     "zero_force_ds_cpu_optimizer": Key(BOOLEAN, True, idle="the optimizer runs on the GPU in the simulated step"),
@@ -50,7 +51,6 @@ VALUES: Mapping[str, Key] = {
 _IDLE_SECTIONS = {
     "scheduler": "a learning rate is one number a step",
     "flops_profiler": "it measures one chosen step",
-    "comms_logger": _LOG,
     "tensorboard": _LOG,
     "wandb": _LOG,
     "csv_monitor": _LOG,
@@ -58,13 +58,11 @@ _IDLE_SECTIONS = {
     "autotuning": "it is a mode of the launcher",
     "checkpoint": "it concerns saving and loading of checkpoints only",
     "nebula": "it concerns saving and loading of checkpoints only",
-    "data_efficiency": "the batch is as long as training.sequence_length says",
     "curriculum_learning": "the batch is as long as training.sequence_length says",
     "eigenvalue": "it runs at chosen steps only",
     "dataloader_drop_last": "it concerns the last batch of an epoch",
     "use_data_before_expert_parallelism": "there are no expert groups",
     "seq_parallel_communication_data_type": "there is no sequence parallelism",
-    "graph_harvesting": "DeepSpeed uses it on stage 0 with CUDA graphs only",
     "vocabulary_size": "the model says it",
     "inference": "the step is one of training",
     "hybrid_engine": "it concerns generation between training steps",
@@ -77,6 +75,9 @@ _LACKING_SECTIONS = {
     "progressive_layer_drop": f"progressive layer dropping{_REMOVED}",
     "quantize_training": f"mixture of quantization{_REMOVED}",
     "sparse_attention": f"sparse attention{_REMOVED}",
+    "comms_logger": "the device synchronisation after every collective",  # comm/comm.py, timed_op
+    "data_efficiency": "random layerwise token dropping and sampling by difficulty",
+    "graph_harvesting": "CUDA graphs in BF16_Optimizer",
     "compression_training": f"compression{_REMOVED}",
     "weight_quantization_config": "weight quantization",
     "elasticity": "an elastic batch size",
@@ -86,6 +87,10 @@ _LACKING_SECTIONS = {
     "sequence_parallel_size": "sequence parallelism",
     "expert_parallel_size": "expert parallelism",
 }
+_OFF = frozenset({  # sections that are switched off unless they say `enabled`
+    "comms_logger", "data_efficiency", "amp", "torch_autocast", "elasticity", "progressive_layer_drop",
+    "quantize_training",
+})  # fmt: skip
 _READ_ELSEWHERE = (*BATCH_KEYS, "zero_optimization", "optimizer", "bf16", "bfloat16", "fp16")
 _SECTIONS: Mapping[str, Mapping[str, Key]] = {"aio": AIO, "activation_checkpointing": ACTIVATION_CHECKPOINTING}
 _OF_ACCELERATE = frozenset({
@@ -103,7 +108,9 @@ KNOWN: tuple[str, ...] = (
 def read_values(top: Document, log: Log) -> dict[str, Any]:
     """The single values of the top level, defaults filled in, with those of `timers` and `data_types`."""
     single = replace(top, data={key: value for key, value in top.data.items() if key in VALUES})
-    written = read_section(single, VALUES, log)
+    written = read_section(single, VALUES, log, filled=("gradient_clipping",))
+    if top.data.get("gradient_clipping") == AUTO:
+        log.say("auto-values", "note", '"auto" by Transformers\' rule: gradient_clipping = 1.0, its max_grad_norm.')
     tell(single, VALUES, written, log)
     values = {name: row.default for name, row in VALUES.items()} | written
     values["synchronized_timer"] = _synchronized(top, log)
@@ -145,16 +152,18 @@ def tell_sections(top: Document, log: Log) -> None:
         elif key in _IDLE_SECTIONS:
             log.idle(str(key), _IDLE_SECTIONS[key])
         elif key in _LACKING_SECTIONS:
-            if _on(given):
+            if _on(str(key), given):
                 log.lacking(str(key), _LACKING_SECTIONS[key])
+            else:
+                log.idle(str(key), "it is switched off")
         elif key not in KNOWN:
             _tell_unknown(str(key), log)
 
 
-def _on(given: Any) -> bool:
+def _on(key: str, given: Any) -> bool:
     """Whether a section asks for something: sizes of 1 and `enabled: false` do not."""
     if isinstance(given, Mapping):
-        return given.get("enabled", True) not in (False, "false")
+        return given.get("enabled", key not in _OFF) not in (False, "false")
     return given not in (None, False, 0, 1)
 
 

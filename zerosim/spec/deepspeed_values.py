@@ -151,12 +151,10 @@ def one_of(*words: str) -> Kind:
 
 
 def _stage(given: Any) -> Reading:
-    value = float(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
-    value = int(value) if isinstance(value, float) and value in (0, 1, 2, 3) else value
-    if isinstance(value, str) and value.strip() in ("0", "1", "2", "3"):
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Reading(value)
+    plain = given.strip() if isinstance(given, str) else given
+    for stage in (0, 1, 2, 3):
+        if not isinstance(plain, bool) and plain in (stage, str(stage)):
+            return Reading(stage)
     raise RefusedError("0, 1, 2 or 3")
 
 

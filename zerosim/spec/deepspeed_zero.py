@@ -20,8 +20,11 @@ SECTION = "zero_optimization"
 _OFFLOADS: Mapping[str, Mapping[str, Key]] = {"offload_optimizer": OFFLOAD_OPTIMIZER, "offload_param": OFFLOAD_PARAM}
 
 
-def read_zero(top: Document, log: Log, hidden: int | None) -> Zero:
-    """The section of the file `top`; `hidden` is the model's width where Hugging Face fills in `"auto"`."""
+def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = False) -> Zero:
+    """The section of the file `top`; `hidden` is the model's width where Hugging Face fills in `"auto"`.
+
+    `fp32_sums`: a bf16 model whose gradients accumulate in fp32, for which stage 1 is BF16_Optimizer.
+    """
     if SECTION not in top.data:
         return Zero()
     given = top.data[SECTION]
@@ -33,7 +36,11 @@ def read_zero(top: Document, log: Log, hidden: int | None) -> Zero:
     section = _filled(_modern(top.below(SECTION), log), log, hidden)
     values = read_section(section, ZERO, log, ALIASES)
     zero = _zero(section, values, log)
-    _told(section, values, zero, log)
+    bf16_optimizer = fp32_sums and zero.stage == 1
+    tell(section, ZERO, values, log, zero.stage, ALIASES, bf16_optimizer)
+    _told(section, zero, log)
+    if values.get("reduce_scatter") and not bf16_optimizer:
+        _tell_reduce_scatter(zero, log)
     _ruled_out(section, values, zero, log)
     return zero
 
@@ -72,16 +79,11 @@ def _say_deprecated(section: Document, old: str, log: Log) -> None:
 
 
 def _filled(section: Document, log: Log, hidden: int | None) -> Document:
-    """The section with Transformers' values for `"auto"`; a finding names all of them and the defaults of the rest."""
-    autos = [key for key, value in section.data.items() if value == AUTO]
-    filled = {key: value for key, value in _hugging_face(section, hidden).items() if key in autos}
+    """The section with Transformers' values for `"auto"`, which a finding names."""
+    filled = {key: value for key, value in _hugging_face(section, hidden).items() if section.data.get(key) == AUTO}
     if filled:
         named = ", ".join(f"{key} = {value}" for key, value in filled.items())
         log.say("auto-values", "note", f'"auto" by Transformers\' rule for hidden size {hidden}: {named}.')
-    rest = {key: ZERO[ALIASES.get(key, key)].default for key in autos if ALIASES.get(key, key) in ZERO} | filled
-    named = ", ".join(f"{key} = {shown(value)}" for key, value in rest.items() if key not in filled)
-    if named:
-        log.say("auto-defaults", "warning", f'"auto" that nobody fills in becomes DeepSpeed\'s default: {named}.')
     return replace(section, data=section.data | filled)
 
 
@@ -120,31 +122,45 @@ def _offload(section: Document, key: str, default: Offload, log: Log) -> Offload
         return default
     part, table = section.below(key), _OFFLOADS[key]
     values = read_section(part, table, log)
-    tell(part, table, values, log)
+    _tell_offload(part, table, values, log)
     names = {field.name for field in fields(Offload)}
     return replace(default, **{name: value for name, value in values.items() if name in names})
 
 
-def _told(section: Document, values: Mapping[str, Any], zero: Zero, log: Log) -> None:
-    tell(section, ZERO, values, log, zero.stage, ALIASES)
+def _tell_offload(part: Document, table: Mapping[str, Key], values: Mapping[str, Any], log: Log) -> None:
+    """What is said of a section that offloads nothing."""
+    tell(part, table, values, log)
+    beside = [key for key in values if not table[key].idle and not table[key].lacks]
+    if beside and values.get("device", "none") == "none":
+        log.idle(f"{dotted(part, '')[:-1]} ({', '.join(beside)})", "nothing is offloaded")
+
+
+def _told(section: Document, zero: Zero, log: Log) -> None:
     for key in _OFFLOADS:
         offload: Offload = getattr(zero, key)
         if offload.device != "none" and str(zero.stage) in ZERO[key].stages:
-            log.lacking(dotted(section, key), f"offload to {offload.device}")
+            said = ", ".join(map(str, section.data[key]))
+            message = (
+                f"{dotted(section, key)} ({said}): offload to {offload.device} is not simulated; "
+                "step time and memory are those of a run with all states in GPU memory."
+            )
+            log.say("not-modelled", "warning", message)
     if zero.offload_optimizer.device == "nvme" and zero.stage in (1, 2):
         log.say("nvme-is-cpu", "warning", f"On stage {zero.stage} DeepSpeed treats offload_optimizer to nvme as cpu.")
-    whole = zero.stage in (1, 2) and zero.use_multi_rank_bucket_allreduce
-    if values.get("reduce_scatter") and whole:
-        message = (
-            f"reduce_scatter: true on stage {zero.stage} sends each bucket as one all-reduce, not a reduce-scatter."
-        )
-        log.say("reduce-scatter-is-all-reduce", "note", message)
     if zero.stage == 3 and 0 in (zero.max_live_parameters, zero.prefetch_bucket_size):
         remedy = "Leave stage3_max_live_parameters and stage3_prefetch_bucket_size at their defaults."
         log.say("no-prefetch", "warning", "Stage 3 without prefetch: every gather waits for its module.", remedy)
     if zero.stage == 3 and zero.sub_group_size == 0:
         message = "sub_group_size: 0 makes every parameter an optimizer sub-group of its own, with its own kernels."
         log.say("sub-group-a-parameter", "warning", message, "Leave sub_group_size at its default.")
+
+
+def _tell_reduce_scatter(zero: Zero, log: Log) -> None:
+    if zero.stage in (1, 2) and zero.use_multi_rank_bucket_allreduce:
+        message = (
+            f"reduce_scatter: true on stage {zero.stage} sends each bucket as one all-reduce, not a reduce-scatter."
+        )
+        log.say("reduce-scatter-is-all-reduce", "note", message)
 
 
 def _ruled_out(section: Document, values: Mapping[str, Any], zero: Zero, log: Log) -> None:

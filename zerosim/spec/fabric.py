@@ -17,6 +17,7 @@ from zerosim.spec.node import Node, full_name
 
 FabricKind = Literal["switch", "rail", "fat_tree"]
 SPINE = "spine0"
+MOST_NODES = 100_000  # servers; far beyond any cluster, so that a slip of the pen does not fill the memory
 
 
 class Fabric(Protocol):

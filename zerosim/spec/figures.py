@@ -161,10 +161,12 @@ def _nearest_nic(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, floa
         close = nearest(spec.kind, kinds)
         remarks.wrong((*path, "kind"), f'"{spec.kind}"', f"one of {', '.join(kinds)}", f'"{close}"' if close else "")
     elif spec.bandwidth is not None:
-        name, entry = catalog.nic_for(spec.kind, spec.bandwidth)
-        if abs(entry.bandwidth / spec.bandwidth - 1) > 0.01:
+        entry = catalog.nic_for(spec.kind, spec.bandwidth)
+        if entry.figures.grade == "D":
             shown = show_rate(spec.bandwidth, bits=True)
-            remarks.note(f"efficiency and latency of {name} assumed for {spec.kind} of {shown}")
+            remarks.note(
+                f"efficiency and latency of {spec.kind} of {shown} taken from the nearest rates of the catalogue"
+            )
         return entry.figures, spec.bandwidth
     return None
 

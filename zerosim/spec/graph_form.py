@@ -143,9 +143,9 @@ def _check_nodes(spec: GraphSpec, document: Document) -> list[Problem]:
     """There are GPUs, nodes are numbered without gaps, and GPUs are listed node by node."""
     problems = []
     hosts = {host for said in spec.devices if (host := _owner(said)) is not None}
-    missing = sorted(set(range(max(hosts, default=0))) - hosts)
-    if missing:
-        problems.append(document.problem(("devices",), f"no node {missing[0]}", f"nodes from 0 to {max(hosts)}"))
+    missing = next((host for host in range(len(hosts)) if host not in hosts), None)
+    if missing is not None:
+        problems.append(document.problem(("devices",), f"no node {missing}", f"nodes from 0 to {max(hosts)}"))
     gpus = [(place, _owner(said) or 0) for place, said in enumerate(spec.devices) if said.kind == "gpu"]
     if not gpus:
         problems.append(document.problem(("devices",), "no gpu", "at least one"))

@@ -15,10 +15,11 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from zerosim import units
-from zerosim.errors import InputError, Problem, nearest
+from zerosim.errors import InputError, Problem
 from zerosim.spec.complaints import complaints
 from zerosim.spec.document import Document, by_place
-from zerosim.spec.yaml_tree import Tree, read_tree
+from zerosim.spec.files import read_text
+from zerosim.spec.yaml_tree import Tree, number, read_tree
 
 __all__ = [
     "Count",
@@ -40,7 +41,7 @@ __all__ = [
 class Schema(BaseModel):
     """Base of what users may write: unknown keys are mistakes, values do not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 S = TypeVar("S", bound=BaseModel)
@@ -71,14 +72,7 @@ Whole = Annotated[int, BeforeValidator(_whole), _text_or_number("32")]
 
 def read(path: str | Path) -> Document:
     """The document in a file: JSON if it is called so, else YAML."""
-    file = Path(path)
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError([Problem(str(path), found=f"byte {error.start} that is no text", expected="UTF-8")]) from None
-    except OSError as error:
-        raise InputError([_unreadable(file, str(path), error)]) from None
-    return parse(text, str(path), is_json=file.suffix.lower() == ".json")
+    return parse(read_text(path), str(path), is_json=Path(path).suffix.lower() == ".json")
 
 
 def parse(text: str, source: str, is_json: bool = False) -> Document:
@@ -102,14 +96,6 @@ def validated(document: Document, schema: type[S]) -> S:
         return schema.model_validate(document.data)
     except ValidationError as error:
         raise InputError(complaints(error, schema, document)) from None
-
-
-def _unreadable(file: Path, source: str, error: OSError) -> Problem:
-    if not isinstance(error, FileNotFoundError):
-        return Problem(source, found=(error.strerror or "an error").lower(), expected="a file that can be read")
-    siblings = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
-    close = nearest(file.name, siblings)
-    return Problem(source, found="no such file", expected="a file", nearest=str(file.parent / close) if close else "")
 
 
 def _yaml(text: str, source: str) -> Tree:
@@ -137,7 +123,7 @@ def _json(text: str, source: str) -> Tree:
         return data
 
     try:
-        data = json.loads(text, object_pairs_hook=once)
+        data = json.loads(text, object_pairs_hook=once, parse_int=number)
     except json.JSONDecodeError as error:
         found = f"a syntax error ({error.msg[0].lower() + error.msg[1:]})"
         raise InputError([Problem(source, "", found, "JSON", "", error.lineno, error.colno)]) from None

@@ -181,7 +181,9 @@ class _Drawing:
         links: Counter[int] = Counter()
         for index, (a, b, *number) in enumerate(pairs):
             at = ("nvlink", "pairs", index)
-            if a == b or max(a, b) >= count:
+            if number and number[0] < 1:
+                self.remarks.wrong((*at, 2), str(number[0]), "at least 1 link")
+            elif a == b or max(a, b) >= count:
                 self.remarks.wrong(at, f"[{a}, {b}]", f"two different GPUs from 0 to {count - 1}")
             elif any({a, b} == set(other[:2]) for other in pairs[:index]):
                 self.remarks.wrong(at, f"[{a}, {b}] again", "each pair once; a third number is how many links join it")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.changes import Change, attributed, parse_change
@@ -28,11 +28,13 @@ from zerosim.spec.scenario_text import scenario_text
 from zerosim.spec.strategy import Strategy
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import read_topology
-from zerosim.spec.training import AttentionKernel, Checkpointing, Kernels, Precision, Training
+from zerosim.spec.training import MOST_PASSES, AttentionKernel, Checkpointing, Kernels, Precision, Training
 from zerosim.units import show_count
 
 T = TypeVar("T")
 _Positive = Annotated[Whole, Field(ge=1)]
+_Tokens = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
+_Sequences = Annotated[Whole, Field(ge=1, le=1_000_000)]
 _SIMULATED, _NOT_YET = ("deepspeed", "ddp"), ("fsdp", "pipeline")
 DEFAULTS: Mapping[str, Any] = {"micro_batch_size": 1, "gradient_accumulation_steps": 1, "precision": "bf16"}
 _SHARED = tuple(DEFAULTS)  # may stand in the DeepSpeed file too
@@ -41,14 +43,20 @@ _SHARED = tuple(DEFAULTS)  # may stand in the DeepSpeed file too
 class TrainingSchema(Schema):
     """The `training` section; None where it may come from the DeepSpeed file."""
 
-    sequence_length: _Positive
-    micro_batch_size: _Positive | None = None
+    sequence_length: _Tokens
+    micro_batch_size: _Sequences | None = None
     gradient_accumulation_steps: _Positive | None = None
     precision: Precision | None = None
     activation_checkpointing: Checkpointing = "none"
     attention: AttentionKernel = "flash"
     kernels: Kernels = "eager"
     reentrant: bool = False
+
+
+def _one_line(title: str) -> str:
+    if not title.isprintable():
+        raise ValueError("one line of text that can be printed")
+    return title
 
 
 class ScenarioSchema(Schema):
@@ -58,7 +66,7 @@ class ScenarioSchema(Schema):
     model: str | dict[str, Any]
     training: dict[str, Any]
     strategy: dict[str, Any]
-    title: str = ""
+    title: Annotated[str, AfterValidator(_one_line)] = ""
     nodes: _Positive | None = None
     gpus: _Positive | None = None
     calibration: str | None = None
@@ -114,6 +122,8 @@ def _values(book: _Notebook) -> dict[str, Any]:
     if not (head and machine and model and settings and topology and run) or book.problems:
         return {}
     strategy, shared = run
+    if not book.attempt(lambda: _playable(book.document, shared["gradient_accumulation_steps"], model)):
+        return {}
     training = Training(**settings.model_dump(exclude=set(_SHARED)), **shared)
     _assume(book, settings, topology, model)
     calibration = _calibration(book, head)
@@ -179,6 +189,15 @@ def _positions(document: Document, settings: TrainingSchema, model: Model) -> No
         expected = f"at most {longest}, the learnt positions of {model.name}"
         found = str(settings.sequence_length)
         raise InputError([document.problem(("training", "sequence_length"), found, expected)])
+
+
+def _playable(document: Document, micro_steps: int, model: Model) -> bool:
+    """Whether the step is not too long to be played."""
+    most = MOST_PASSES // model.layers
+    if micro_steps > most:
+        expected = f"at most {most} for {model.layers} layers, which is the longest step that can be played"
+        raise InputError([document.problem(("training", "gradient_accumulation_steps"), str(micro_steps), expected)])
+    return True
 
 
 def _strategy(

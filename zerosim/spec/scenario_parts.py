@@ -18,6 +18,7 @@ from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.changes import Change, changed
 from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.document import Document, shown
+from zerosim.spec.files import is_file, neighbour
 from zerosim.spec.loading import parse, read
 from zerosim.spec.model_file import model_names
 from zerosim.spec.topology_file import find_topology, topology_names
@@ -139,11 +140,10 @@ class Parts:
 
     def _path(self, place: Place, given: str) -> Path:
         path = self.base / given
-        if path.is_file():
+        if is_file(path):
             return path
-        beside = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
-        close = nearest(path.name, beside)
-        raise InputError([self.document.problem(place, shown(given), f"a file below {self.base}", close)])
+        below = "this folder" if self.base == Path() else str(self.base)
+        raise InputError([self.document.problem(place, shown(given), f"a file below {below}", neighbour(path))])
 
     def _no_such_name(self, place: Place, expected: str, known: Sequence[str]) -> InputError:
         given = self.given(place)

@@ -19,7 +19,7 @@ import networkx as nx
 
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.devices import Device, DeviceKind, Drive, Gpu, Grade, Link, LinkKind, Nic, Socket
-from zerosim.spec.fabric import DrawnFabric, Fabric
+from zerosim.spec.fabric import MOST_NODES, DrawnFabric, Fabric
 from zerosim.spec.node import Node, graph_of, nvlink_domains, place, place_link
 from zerosim.spec.routes import device_at, link_at, shortest
 
@@ -171,8 +171,12 @@ class Topology:
     def select(self, nodes: int | None = None, gpus: int | None = None) -> Topology:
         """The first `nodes` hosts, or as many as `gpus` ranks need; the ranks are spread evenly over them."""
         wanted = nodes if nodes is not None else self._nodes_for(gpus)
-        if wanted < 1 or (wanted > len(self.nodes) and not self.repeatable):
-            raise self._wrong("nodes", str(wanted), f"from 1 to {len(self.nodes)} nodes, as the topology has")
+        most = MOST_NODES if self.repeatable else len(self.nodes)
+        if not 1 <= wanted <= most:
+            why = "" if self.repeatable else ", as the topology has"
+            if nodes is None:
+                raise self._wrong("gpus", str(gpus), f"as many as 1 to {most} nodes hold{why}")
+            raise self._wrong("nodes", str(wanted), f"from 1 to {most} nodes{why}")
         chosen = (self.nodes * -(-wanted // len(self.nodes)))[:wanted]
         if wanted > 1 and not isinstance(self.fabric, DrawnFabric) and not all(node.ports for node in chosen):
             raise self._wrong("nodes", str(wanted), "1 node, as these have no NICs")

@@ -1,16 +1,35 @@
-"""A topology in a few lines of words, for whoever wants to see at a glance what a file says."""
+"""A topology for whoever wants to see at a glance what a file says: in a line, in a few lines of words, as plain data.
+
+Rule: equal servers are told once, with how many there are; nothing is worked out here but sums of what stands there.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from zerosim.spec.devices import Device, Drive, Gpu, Link, Nic, Socket
+from zerosim.spec.fabric import LeafFabric
+from zerosim.spec.node import Node
 from zerosim.spec.topology import Topology
-from zerosim.units import show_flops, show_rate, show_share, show_size
+from zerosim.units import show_flops, show_rate, show_seconds, show_share, show_size
 
 SHOWN = ("gpu", "socket", "dram", "nvme", "nic")
 WIRES = {"nvlink": "NVLink", "c2c": "NVLink-C2C", "pcie": "PCIe"}
+FABRICS = {"switch": "one switch for all nodes", "fat_tree": "fat tree, leaves", "rail": "rails, leaves"}
+
+
+def in_a_line(topology: Topology) -> str:
+    """GPUs, NVLink and network of the first server, which the others are like."""
+    node = topology.nodes[0]
+    cards = Counter(gpu.figures.name for gpu in node.gpus if isinstance(gpu.figures, Gpu))
+    ports = Counter(f"{name} {show_rate(rate, bits=True)}" for name, rate in _ports(node))
+    parts = [*(f"{count} x {name}" for name, count in cards.items()), _nvlink(node)]
+    parts += [f"{count} x {port}" for port, count in ports.items()] or ["no network"]
+    servers = len(topology.nodes)
+    return ("" if servers == 1 else f"{servers} nodes of ") + ", ".join(parts)
 
 
 def describe(topology: Topology) -> list[str]:
@@ -19,16 +38,83 @@ def describe(topology: Topology) -> list[str]:
     lines = [
         f"{topology.name}: {_number(len(topology.nodes), 'node')}, {_number(len(topology.gpus), 'rank')}, "
         f"{_number(len(topology.rank_classes()), 'rank class', 'es')}, "
-        + (f"NVLink joins {' or '.join(map(str, domains))}" if domains != [1] else "no NVLink")
+        + (f"NVLink joins {' or '.join(map(str, domains))}" if domains != [1] else "no NVLink between GPUs")
     ]
-    for host, count in Counter(map(topology.nodes.index, topology.nodes)).items():
-        lines.append(f"{count} x node of")
+    for host, count in _kinds(topology):
+        lines.append(f"{_number(count, 'node')} of")
         lines += [f"  {line}" for line in _node(topology, host)]
-    return lines + [f"note: {note}" for note in topology.notes]
+    return lines + [f"fabric: {_fabric(topology)}"] + [f"note: {note}" for note in topology.notes]
+
+
+def as_data(topology: Topology) -> dict[str, Any]:
+    """Plain dicts, lists, numbers and text, base units; `nodes` has each kind of server once, with its hosts."""
+    kinds = [topology.nodes.index(node) for node in topology.nodes]
+    return {
+        "name": topology.name,
+        "world_size": len(topology.gpus),
+        "nodes": [_node_data(topology, host, kinds) for host in dict.fromkeys(kinds)],
+        "rank_classes": [list(ranks) for ranks in topology.rank_classes()],
+        "nvlink_domains": [list(ranks) for ranks in topology.nvlink_domains()],
+        "switches": [asdict(switch) for switch in topology.fabric.switches()],
+        "notes": list(topology.notes),
+    }
+
+
+def _node_data(topology: Topology, host: int, kinds: list[int]) -> dict[str, Any]:
+    node = topology.nodes[host]
+    return {
+        "hosts": [other for other, kind in enumerate(kinds) if kind == host],
+        "devices": [_device_data(device) for device in node.devices],
+        "links": [asdict(link) for link in node.links],
+        "ports": dict(node.ports),
+    }
+
+
+def _device_data(device: Device) -> dict[str, Any]:
+    figures = device.figures
+    known = {name: getattr(figures, name) for name in getattr(figures, "__slots__", ())}
+    plain = {name: dict(value) if name == "peak_flops" else value for name, value in known.items()}
+    return {"name": device.name, "kind": device.kind, "capacity": device.capacity, "compute": device.compute} | {
+        "figures": plain or None
+    }
+
+
+def _kinds(topology: Topology) -> list[tuple[int, int]]:
+    """The first host of each kind of server, and how many there are."""
+    return list(Counter(map(topology.nodes.index, topology.nodes)).items())
+
+
+def _ports(node: Node) -> Iterator[tuple[str, float]]:
+    """Network ports by the name of their figures, with their rates."""
+    rates = dict(node.ports)
+    for nic in node.of_kind("nic"):
+        if isinstance(nic.figures, Nic):
+            yield nic.figures.name, rates.get(nic.name, 0.0)
+
+
+def _nvlink(node: Node) -> str:
+    """All NVLink of the first GPU together."""
+    first = node.gpus[0].name
+    for kind in ("nvlink", "c2c"):
+        rate = sum(link.bandwidth for link in node.links if link.kind == kind and link.source == first)
+        if rate:
+            return f"{WIRES[kind]} {show_rate(rate)}"
+    return "no NVLink"
 
 
 def _number(count: int, what: str, plural: str = "s") -> str:
     return f"{count} {what}{plural if count != 1 else ''}"
+
+
+def _fabric(topology: Topology) -> str:
+    fabric = topology.fabric
+    if not isinstance(fabric, LeafFabric):
+        return f"drawn, {_number(len(fabric.switches()), 'switch', 'es')}"
+    leaves = "" if fabric.kind == "switch" else f" of {fabric.leaf_nodes} nodes"
+    return (
+        f"{FABRICS[fabric.kind]}{leaves}, oversubscription {fabric.oversubscription:g}, "
+        f"{show_seconds(fabric.latency)} through a switch"
+    )
 
 
 def _node(topology: Topology, host: int) -> Iterator[str]:
@@ -56,7 +142,7 @@ def _said(device: Device, rate: float) -> str:
         case Nic(name=name):
             return f"NIC {name}: {show_rate(rate, bits=True)}"
         case Socket(name=name, cores=cores):
-            return f"{name}: {cores} cores"
+            return f"{name}: {_number(cores, 'core')}"
         case Drive(name=name, read=read, write=write):
             return f"{name}: {size}, read {show_rate(read)}, write {show_rate(write)}"
         case _:

@@ -10,14 +10,25 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from zerosim.spec.devices import DeviceKind, LinkKind
-from zerosim.spec.fabric import FabricKind
+from zerosim.spec.fabric import MOST_NODES, FabricKind
 from zerosim.spec.loading import Flops, Rate, Schema, Seconds, Share, Size
 
-Positive = Annotated[Rate, Field(gt=0)]
-Capacity = Annotated[Size, Field(gt=0)]
-Compute = Annotated[Share, Field(gt=0)]
-Fraction = Annotated[Share, Field(gt=0, le=1)]
-Several = Annotated[int, Field(ge=1)]
+# Bounds far beyond any machine, so that what is left can be computed with: no rate drowns in rounding, no list of
+# devices fills the memory.
+LARGEST = 1e18  # bytes, and bytes/s
+LONGEST = 3600.0  # seconds of latency
+MOST_DEVICES = 1024  # of one kind in a server
+Positive = Annotated[Rate, Field(ge=1, le=LARGEST)]
+Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
+Peak = Annotated[Flops, Field(ge=1, le=1e21)]
+Delay = Annotated[Seconds, Field(le=LONGEST)]
+Compute = Annotated[Share, Field(ge=1e-6, le=1e6)]
+Fraction = Annotated[Share, Field(ge=1e-6, le=1)]
+Several = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
+Cores = Annotated[int, Field(ge=1, le=100_000)]
+Generation = Annotated[int, Field(ge=1, le=99)]
+Host = Annotated[int, Field(ge=0, lt=MOST_NODES)]
+Name = Annotated[str, Field(min_length=1)]
 PcieGeneration = Literal[3, 4, 5, 6]
 
 
@@ -32,10 +43,10 @@ class GpuFigures(Schema):
     """Figures of a GPU, or what differs from those of a named one."""
 
     name: str | None = None
-    flops: Annotated[Flops, Field(gt=0)] | dict[str, Annotated[Flops, Field(gt=0)]] | None = None
+    flops: Peak | dict[str, Peak] | None = None
     memory: Capacity | None = None
     hbm: Positive | None = None
-    sms: Several | None = None
+    sms: Cores | None = None
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna"] | None = None
     matmul_efficiency: Fraction | None = None
     p2p: bool | None = None
@@ -52,9 +63,11 @@ class NvlinkSpec(Schema):
 
     kind: Literal["switch", "mesh", "pairs", "none"] = "switch"
     bandwidth: Positive | None = None
-    latency: Seconds | None = None
-    generation: int | None = None
-    pairs: list[Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=3)]] | None = None
+    latency: Delay | None = None
+    generation: Generation | None = None
+    pairs: (
+        list[Annotated[list[Annotated[int, Field(ge=0, le=MOST_DEVICES)]], Field(min_length=2, max_length=3)]] | None
+    ) = None
 
 
 class SwitchSpec(Schema):
@@ -75,7 +88,7 @@ class PcieSpec(Schema):
 
 class C2cSpec(Schema):
     bandwidth: Positive | None = None
-    latency: Seconds | None = None
+    latency: Delay | None = None
 
 
 class DramSpec(Schema):
@@ -87,7 +100,7 @@ class SocketSpec(Schema):
     """`interconnect`: all links to another socket together."""
 
     device: str | None = None
-    cores: Several | None = None
+    cores: Cores | None = None
     dram: DramSpec
     interconnect: Positive | None = None
 
@@ -105,16 +118,16 @@ class NicSpec(Schema):
     """`device` names a port of the catalogue; else `kind` and `bandwidth` choose the nearest."""
 
     device: str | None = None
-    count: Annotated[int, Field(ge=0)] = 1
+    count: Annotated[int, Field(ge=0, le=MOST_DEVICES)] = 1
     bandwidth: Positive | None = None
     kind: str | None = None
     socket: int | None = None
     efficiency: Fraction | None = None
-    latency: Seconds | None = None
+    latency: Delay | None = None
 
 
 class NodeSpec(Schema):
-    count: Several = 1
+    count: Annotated[int, Field(ge=1, le=MOST_NODES)] = 1
     gpus: GpuSpec
     nvlink: NvlinkSpec = NvlinkSpec(kind="none")
     pcie: PcieSpec | None = None
@@ -128,15 +141,15 @@ class FabricSpec(Schema):
     """`latency` is from port to port through one switch."""
 
     kind: FabricKind = "switch"
-    latency: Seconds | None = None
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
-    leaf_nodes: Several = 32
+    latency: Delay | None = None
+    oversubscription: Annotated[float, Field(ge=1, le=1e6)] = 1.0
+    leaf_nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 32
 
 
 class OverrideSpec(Schema):
     """Of one `node` any section, or of one `gpu` its figures."""
 
-    node: Annotated[int, Field(ge=0)] | None = None
+    node: Host | None = None
     gpu: Annotated[str, BeforeValidator(_node_and_gpu)] | None = None
     compute: Compute | None = None
     device: str | GpuFigures | None = None
@@ -150,7 +163,7 @@ class OverrideSpec(Schema):
 
 
 class TemplateSpec(Schema):
-    name: str
+    name: Name
     node: NodeSpec
     fabric: FabricSpec = FabricSpec()
     overrides: tuple[OverrideSpec, ...] = ()
@@ -159,14 +172,14 @@ class TemplateSpec(Schema):
 class DeviceSpec(GpuFigures):
     """A vertex of the graph form. `node` (or `host`) is the server it is in; leaves and spines have none."""
 
-    name: str
+    name: Name
     kind: DeviceKind
-    node: Annotated[int, Field(ge=0)] | None = None
-    host: Annotated[int, Field(ge=0)] | None = None
+    node: Host | None = None
+    host: Host | None = None
     device: str | GpuFigures | None = None
     capacity: Capacity | None = None
     compute: Compute = 1.0
-    cores: Several | None = None
+    cores: Cores | None = None
     read: Positive | None = None
     write: Positive | None = None
     network: str | None = None
@@ -178,14 +191,14 @@ class LinkSpec(Schema):
     source: str = Field(alias="from")
     target: str = Field(alias="to")
     bandwidth: Positive
-    latency: Seconds = 0.0
+    latency: Delay = 0.0
     duplex: Literal["full", "half", "simplex"] = "full"
     shared: bool | None = None
     kind: LinkKind | None = None
-    generation: int | None = None
+    generation: Generation | None = None
 
 
 class GraphSpec(Schema):
-    name: str
+    name: Name
     devices: Annotated[list[DeviceSpec], Field(min_length=1)]
     links: tuple[LinkSpec, ...] = ()

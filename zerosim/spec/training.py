@@ -11,6 +11,9 @@ AttentionKernel = Literal["flash", "eager"]
 Kernels = Literal["eager", "fused"]
 
 
+MOST_PASSES = 65_536  # layers x micro-steps of a step that can be played: some 5 million ops, 8 GB, ten minutes
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
     """`micro_batch_size` sequences of `sequence_length` tokens per GPU and micro-step.

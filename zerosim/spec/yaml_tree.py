@@ -19,6 +19,7 @@ from zerosim.spec.document import Mark, Path
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REPEATED_NODES = 10_000  # nodes that aliases may add
+_MOST_DIGITS = 400  # more are beyond any float, and Python refuses to read or write integers of thousands
 _INTEGER = re.compile(r"[+-]?(0|[1-9][\d_]*)")
 _HEXADECIMAL = re.compile(r"0x[\da-fA-F]+")
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -73,6 +74,9 @@ class _Walk:
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         if not self.enter(node, path):
+            return None
+        if node.tag.removeprefix(_TAG) not in ("map", "seq"):
+            self.mistake(path, node, f"the tag {node.tag}", "plain data")
             return None
         self.open.add(id(node))
         data = self.mapping(node, path) if isinstance(node, yaml.MappingNode) else self.sequence(node, path)
@@ -144,8 +148,10 @@ def _mark(node: yaml.Node) -> Mark:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def _number(text: str) -> int | float | str:
+def number(text: str) -> int | float | str:
     """A number as everyone reads it; any other text stays text."""
+    if len(text) > _MOST_DIGITS and (_INTEGER.fullmatch(text) or _HEXADECIMAL.fullmatch(text)):
+        return -math.inf if text.startswith("-") else math.inf
     if _INTEGER.fullmatch(text):
         return int(text.replace("_", ""))
     if _HEXADECIMAL.fullmatch(text):
@@ -156,9 +162,9 @@ def _number(text: str) -> int | float | str:
 
 
 _SCALARS: dict[str, Callable[[str], Any]] = {
-    "str": _number,
-    "int": _number,
-    "float": _number,
+    "str": number,
+    "int": number,
+    "float": number,
     "bool": lambda text: text.lower() in ("yes", "true", "on"),
     "null": lambda text: None,
     "timestamp": str,

@@ -25,7 +25,16 @@ def build(strategy: Strategy, model: Model, training: Training, world_size: int)
     """The program of one step in steady state (not the first iteration), checked by `Step.check`."""
     if isinstance(strategy, Ddp):
         return ddp.write(strategy, model, training, world_size)
-    accumulates = strategy.grad_accum_dtype == "fp32" and training.precision == "bf16"
-    if strategy.zero.stage == 1 and accumulates:
+    if _is_bf16_optimizer(strategy, training):
         return bf16_optimizer.write(strategy, model, training, world_size)
     return _STAGES[strategy.zero.stage](strategy, model, training, world_size)
+
+
+def _is_bf16_optimizer(config: DeepSpeed, training: Training) -> bool:
+    """DeepSpeed runtime/engine.py: bf16, stage 1, fp32 accumulation, states on the GPU."""
+    return (
+        config.zero.stage == 1
+        and training.precision == "bf16"
+        and config.grad_accum_dtype == "fp32"
+        and config.zero.offload_optimizer.device == "none"
+    )

@@ -1,24 +1,66 @@
-"""What there is to choose from, by name."""
+"""What there is to choose from: names, and beside each a line of facts for who does not know them.
+
+Rule: facts are read from what the name stands for, never written here a second time.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple
+
 from zerosim.catalog.hardware import gpus
-from zerosim.spec.model_file import model_names
-from zerosim.spec.topology_file import topology_names
+from zerosim.spec.devices import Gpu
+from zerosim.spec.model_file import catalogue_model, model_names
+from zerosim.spec.topology_facts import in_a_line
+from zerosim.spec.topology_file import named_topology, topology_names
+from zerosim.units import show_count, show_flops, show_rate, show_size
 
-STRATEGIES = (
-    "ddp: torch DistributedDataParallel",
-    "deepspeed, stage 0: data parallelism, one all-reduce after the last backward",
-    "deepspeed, stage 1: optimizer states sharded",
-    "deepspeed, stage 2: and gradients",
-    "deepspeed, stage 3: and parameters",
-)
+Kind = Literal["models", "topologies", "devices", "strategies"]
+
+STRATEGIES = {  # key of `strategy` in a scenario, and what it does; a stage is that of zero_optimization
+    "ddp": "torch DistributedDataParallel: everything on every GPU, all-reduce behind backward",
+    "deepspeed, stage 0": "everything on every GPU, one all-reduce after the last backward",
+    "deepspeed, stage 1": "optimizer states sharded over the GPUs",
+    "deepspeed, stage 2": "optimizer states and gradients sharded",
+    "deepspeed, stage 3": "optimizer states, gradients and parameters sharded",
+}
 
 
-def inventory(what: str) -> list[str]:
-    """Names of `models`, `topologies`, `devices` or `strategies`."""
-    if what == "strategies":
-        return list(STRATEGIES)
-    if what == "devices":
-        return sorted(gpus())
-    return list(model_names() if what == "models" else topology_names())
+class Entry(NamedTuple):
+    """A name and what it stands for."""
+
+    name: str
+    facts: str
+
+
+def names(what: Kind) -> list[str]:
+    """The names of a kind, in the order of `inventory`."""
+    known: Mapping[Kind, Callable[[], Iterable[str]]] = {
+        "models": model_names,
+        "topologies": topology_names,
+        "devices": lambda: sorted(gpus()),
+        "strategies": lambda: STRATEGIES,
+    }
+    return list(known[what]())
+
+
+def inventory(what: Kind) -> list[Entry]:
+    """The names of a kind, each with its facts."""
+    facts: Mapping[Kind, Callable[[str], str]] = {
+        "models": _model,
+        "topologies": lambda name: in_a_line(named_topology(name)),
+        "devices": lambda name: _gpu(gpus()[name]),
+        "strategies": STRATEGIES.__getitem__,
+    }
+    return [Entry(name, facts[what](name)) for name in names(what)]
+
+
+def _model(name: str) -> str:
+    model = catalogue_model(name)
+    layers = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, vocabulary {model.vocabulary}"
+    return f"{show_count(model.numel)} parameters: {layers}"
+
+
+def _gpu(gpu: Gpu) -> str:
+    memory = f"{show_size(gpu.memory_bytes)} at {show_rate(gpu.memory_bandwidth)}"
+    return f"{gpu.name}: {show_flops(gpu.peak_flops['fp16'])} dense fp16, {memory}"

@@ -2,7 +2,8 @@
 
 Rajbhandari et al. 2020, ZeRO §3.1 and §5: with Adam in mixed precision a parameter costs 2 bytes of weight, 2 of
 gradient and 12 of optimizer states (fp32 master, two moments); stages 1, 2, 3 divide the last, the last two, all of
-them by the ranks. Offload moves the optimizer states to DRAM and adds what DeepSpeed keeps there beside them.
+them by the ranks. Offload moves the optimizer states to DRAM and adds what DeepSpeed keeps there beside them; stage 0
+has no offload (DeepSpeed reads `offload_optimizer` on stages 1 to 3 only), so that its two lines are the same.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ def model_states(stage: int, parameters: float, gpus: int) -> float:
 
 
 def ledger(parameters: float, gpus: int, gpus_per_node: int | None = None) -> list[Entry]:
-    """Stages 0 to 3 without offload, stages 1 to 3 with the optimizer in DRAM. ValueError for counts below 1."""
+    """Stages 0 to 3 without offload, then with the optimizer in DRAM. ValueError for counts below 1."""
     if parameters < 1 or gpus < 1:
         raise ValueError("parameters and gpus are at least 1")
     local = min(gpus, gpus_per_node or 8)
     entries = [Entry(stage, "none", model_states(stage, parameters, gpus), 0.0) for stage in range(4)]
-    return entries + [_offloaded(stage, parameters, gpus, local) for stage in (1, 2, 3)]
+    ignored = Entry(0, "cpu", model_states(0, parameters, gpus), 0.0)
+    return [*entries, ignored, *(_offloaded(stage, parameters, gpus, local) for stage in (1, 2, 3))]
 
 
 def _offloaded(stage: int, parameters: float, gpus: int, local: int) -> Entry:

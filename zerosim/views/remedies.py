@@ -1,8 +1,8 @@
 """What would make a step fit: changes and the bytes each one saves, computed from what was held at the peak.
 
 A change is proposed only if its saving covers what is missing; where none does alone, the smallest combination of the
-largest savings is. The view knows no scenario: whether a state is sharded already is judged by its bytes per element
-of the model, and `applied` names the changes that the scenario has made (see `APPLIED`).
+largest savings is. The view knows no scenario: `applied` names the changes that it has made (see `APPLIED`). Where it
+does not say that a state is sharded, the state's bytes per element of the model do.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from zerosim.units import show_count, show_share, show_size
 from zerosim.views.memory import GPU, TierMemory
 
-APPLIED = ("activation_checkpointing", "smallest_micro_batch", "optimizer_offload", "parameter_offload")
+APPLIED = (
+    "activation_checkpointing", "smallest_micro_batch", "zero_stage_1", "zero_stage_2", "zero_stage_3",
+    "optimizer_offload", "parameter_offload",
+)  # fmt: skip
 
 # Bytes per element of a state that is not sharded: Adam's two moments in fp32 (8; with a master copy 12), and a copy
 # of the gradients or parameters in 16 bits (2). Rajbhandari et al. 2020, ZeRO, section 3.1.
 WHOLE = {"optimizer": 8.0, "gradients": 2.0, "parameters": 2.0}
-STAGE = {"optimizer": "ZeRO stage 1", "gradients": "ZeRO stage 2", "parameters": "ZeRO stage 3"}
+STAGE = {"optimizer": 1, "gradients": 2, "parameters": 3}  # the ZeRO stage that shards it
 
 # Full recomputation keeps 2 of about 34 bytes per token and hidden unit of a layer (Korthikanti et al. 2022, table 2).
 KEPT_WHEN_RECOMPUTED = 2 / 34
@@ -90,7 +93,8 @@ def _on_activations(tier: TierMemory, applied: Collection[str]) -> list[Change]:
 
 
 def _on_states(tier: TierMemory, elements: int, world_size: int, applied: Collection[str]) -> list[Change]:
-    sharded = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
+    small = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
+    sharded = small | {s for s, stage in STAGE.items() if f"zero_stage_{stage}" in applied}
     saved = 1 - 1 / world_size
     found = list(_stages(tier, saved, sharded))
     found.append(Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded)))
@@ -107,7 +111,7 @@ def _stages(tier: TierMemory, saved: float, sharded: Collection[str]) -> Iterato
     for state, stage in STAGE.items():
         states += [state] if state not in sharded else []
         if state not in sharded:
-            yield Change(stage, saved * sum(tier.parts[s] for s in states), frozenset(states))
+            yield Change(f"ZeRO stage {stage}", saved * sum(tier.parts[s] for s in states), frozenset(states))
 
 
 def _on_buffers(tier: TierMemory) -> list[Change]:

@@ -1,0 +1,71 @@
+"""The text of a file that a user names; what cannot be read is a Problem with a plain reason.
+
+Rule: whatever the system or the bytes refuse (no such file, a folder, a name that no file can have, bytes that are not
+UTF-8, nothing at all) is the user's to mend. What the text means is for others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zerosim.errors import InputError, Problem, nearest
+
+_NAME_SHOWN = 80  # characters of a path in a message
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file, without a byte order mark. An empty file is a mistake: nothing can be meant by it."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} at offset {error.start}, which is no text"
+        raise InputError([Problem(_shown(path), found=found, expected="UTF-8")]) from None
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError([_unreadable(Path(path), error)]) from None
+    if not text.strip():
+        raise InputError([Problem(_shown(path), found="an empty file", expected="YAML or JSON", line=1, column=1)])
+    return text
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; no for names that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def neighbour(path: Path) -> str:
+    """The name of the file beside `path` that is spelled most like it, or an empty string."""
+    try:
+        known = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
+    except (OSError, ValueError):
+        return ""
+    return nearest(path.name, known)
+
+
+def _unreadable(path: Path, error: Exception) -> Problem:
+    source = _shown(path)
+    if isinstance(error, FileNotFoundError):
+        close = neighbour(path)
+        return Problem(
+            source, found="no such file", expected="a file", nearest=str(path.parent / close) if close else ""
+        )
+    reasons: dict[type[Exception], str] = {
+        IsADirectoryError: "a folder",
+        NotADirectoryError: "a path that leads through a file",
+        PermissionError: "a file that you may not read",
+    }
+    found = reasons.get(type(error)) or f"a path that cannot be read ({_said(error)})"
+    return Problem(source, found=found, expected="a file")
+
+
+def _said(error: Exception) -> str:
+    """The system's reason, without a capital."""
+    text = getattr(error, "strerror", None) or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _shown(path: str | Path) -> str:
+    text = str(path)
+    return text if len(text) <= _NAME_SHOWN * 4 else f"{text[:_NAME_SHOWN]}..."
