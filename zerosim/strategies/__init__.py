@@ -22,7 +22,7 @@ _STAGES: Mapping[int, Callable[[DeepSpeed, Model, Training, int], Step]] = {
 
 
 def build(strategy: Strategy, model: Model, training: Training, world_size: int) -> Step:
-    """The program of one step in steady state (not the first iteration), checked by `Step.check`."""
+    """The program of one step in steady state (not the first iteration). `Step.lint` finds nothing in it."""
     if isinstance(strategy, Ddp):
         return ddp.write(strategy, model, training, world_size)
     if _is_bf16_optimizer(strategy, training):

@@ -20,6 +20,7 @@ from zerosim.views.utilization import ResourceUse, Volume
 COMMUNICATION_BOUND = 0.3  # share of the step exposed to communication that is worth a note; a choice
 HOST_BOUND = 0.2  # share of the step spent waiting for the host that is worth a note; a choice
 PARTS_NAMED = 3
+NEARLY_ALL = 0.99  # of what is exposed: no second cause is worth a word
 
 
 def memory_findings(
@@ -97,16 +98,18 @@ def _communication_bound(
     (resource, label), worst = max(exposed.items(), key=lambda item: item[1])
     use = resources.get(resource)
     busy = f" (busy {show_share(use.utilization)} of the step)" if use else ""
+    whole = breakdown.exposed_communication
+    part = "it" if worst >= NEARLY_ALL * whole else f"most of it ({show_share(worst / seconds)})"
     return Finding(
         code="communication-bound",
         severity="note",
         message=(
-            f"{show_share(breakdown.exposed_communication / seconds)} of the step waits for collectives, "
-            f"most of it ({show_share(worst / seconds)}) for {label}{busy}."
+            f"{show_share(whole / seconds)} of the step waits for collectives; what limits {part} is {label}{busy}."
         ),
         remedy=(
             "Larger buckets or fewer collectives, where latency limits them."
             if resource == "latency"
-            else f"More compute for each byte (larger micro-batch, more accumulation), or a faster {label}."
+            else "More bandwidth there, or more compute for each byte: a larger micro-batch, or more accumulation "
+            "where gradients are reduced once a step."
         ),
     )

@@ -100,7 +100,7 @@ def _on_states(tier: TierMemory, elements: int, world_size: int, applied: Collec
     found.append(Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded)))
     if "optimizer_offload" not in applied:
         found.append(Change("the optimizer in host memory", tier.parts["optimizer"], frozenset({"optimizer"})))
-    if "parameter_offload" not in applied:
+    if "parameter_offload" not in applied and "zero_stage_3" in applied:  # DeepSpeed offloads shards only
         found.append(Change("the parameters in host memory", tier.parts["parameters"], frozenset({"parameters"})))
     return found
 
