@@ -1,5 +1,6 @@
-"""`python -m zerosim`."""
+"""`python -m zerosim`: the same as the command."""
 
 from zerosim.cli import main
 
-main()
+if __name__ == "__main__":
+    main(prog_name="zerosim")

@@ -1,12 +1,16 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
 The only room that prints. Answers go to standard output, everything else to standard error. Exit codes: 0 done, 2 the
-input is wrong, 3 with --strict if it does not fit. Libraries are imported inside the verbs: `--help` loads none.
+input is wrong, 3 with --strict if it does not fit, 130 interrupted. Files are written before an answer is printed, so
+that a path that cannot be written leaves standard output empty. Libraries are imported inside the verbs: `--help` loads
+none.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +24,9 @@ from zerosim.errors import InputError, Problem, ZerosimError
 if TYPE_CHECKING:
     from zerosim.scenario import Scenario
 
-WRONG_INPUT, DOES_NOT_FIT = 2, 3
+WRONG_INPUT, DOES_NOT_FIT, INTERRUPTED = 2, 3, 130  # 130: as shells report SIGINT
+MOST_PARAMETERS, GPUS = 1e18, click.IntRange(1, 1_000_000)
+KINDS = ["models", "topologies", "devices", "strategies"]
 Command = Callable[..., Any]
 
 
@@ -32,9 +38,9 @@ def _told() -> Iterator[None]:
     except ZerosimError as error:
         click.echo(str(error), err=True)
         sys.exit(WRONG_INPUT)
-    except BrokenPipeError:  # `zerosim ops ... | head`
-        sys.stderr.close()
-        sys.exit(0)
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)
 
 
 class _Verb(click.Command):
@@ -46,13 +52,40 @@ class _Verb(click.Command):
 
 
 class _Verbs(click.Group):
+    """Commands in the order in which they stand here, which is that of a first visit."""
+
     command_class = _Verb
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("zerosim")
+        except PackageNotFoundError:
+            number = "(not installed)"
+        click.echo(f"zerosim {number}")
+        ctx.exit()
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="zerosim")
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 def main() -> None:
-    """Simulate one training step of a large model: how long, how much memory, what is exposed, and why."""
+    """Play one training step of a large model on hardware that may not have been bought yet: how long it takes, how
+    much memory it needs, what part of the communication is exposed, and why.
+
+    \b
+    zerosim run scenarios/seven-b/zero3.yaml
+    zerosim run scenarios/seven-b/zero3.yaml --set nodes=2 --set training.micro_batch_size=2
+    zerosim ladder scenarios/seven-b/zero1.yaml
+    zerosim list topologies
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a letter that an old terminal lacks becomes "?", not an error
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _changes(command: Command) -> Command:
@@ -70,25 +103,29 @@ def _scenario(path: str, changes: tuple[str, ...]) -> Scenario:
     return load(path, changes)
 
 
+def _print(text: str) -> None:
+    """An answer, whole: what cannot be written shows here and not while Python shuts down."""
+    try:
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # `zerosim ops ... | head`: who reads has enough
+            return
+        problem = Problem("standard output", found=(error.strerror or "an error").lower(), expected="room for it")
+        raise InputError([problem]) from None
+
+
 def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    """Strict JSON: a number that JSON does not have would be a defect here."""
+    _print(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def _write(path: str, text: str) -> None:
-    """Atomically: the file is as before or whole."""
-    from zerosim.report.files import write_text
-
-    write_text(Path(path), text)
-
-
-def _screen() -> tuple[int, bool]:
-    """Columns of the terminal (100 elsewhere) and whether colours are welcome."""
-    import os
+def _width() -> int:
+    """Columns to write in: those of the terminal, within reason; 100 where there is none, so that files are alike."""
     import shutil
 
-    terminal = sys.stdout.isatty()
-    width = max(60, min(shutil.get_terminal_size((100, 40)).columns, 120)) if terminal else 100
-    return width, terminal and not os.environ.get("NO_COLOR")
+    return max(60, min(shutil.get_terminal_size((100, 40)).columns, 120)) if sys.stdout.isatty() else 100
 
 
 # --- one scenario --------------------------------------------------------------------------------------------------
@@ -98,33 +135,34 @@ def _screen() -> tuple[int, bool]:
 @click.argument("scenario")
 @_changes
 @_json
-@click.option(
-    "--trace", metavar="FILE", help="Write a Perfetto / HTA trace (.json or .json.gz; a folder for all ranks)."
-)
+@click.option("--trace", metavar="FILE", help="Write a Perfetto / HTA trace (.json, .json.gz; a folder for all ranks).")
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if it does not fit in memory.")
 def run(
     scenario: str, changes: tuple[str, ...], as_json: bool, trace: str | None, svg: str | None, strict: bool
 ) -> None:
     """Play one step: how long, how much memory, what is exposed, why."""
-    from zerosim.report import svg as picture
-    from zerosim.report import text
-    from zerosim.report import trace as chrome
+    from zerosim.report import bars, text
     from zerosim.simulation import simulate
 
-    timeline = simulate(_scenario(scenario, changes))
+    asked = _scenario(scenario, changes)
+    timeline = simulate(asked)
     summary = timeline.summary()
+    if trace is not None:
+        from zerosim.report import trace as chrome
+
+        for path in chrome.write(timeline, trace):
+            click.echo(f"trace written to {path}", err=True)
+    if svg is not None:
+        from zerosim.report import files
+        from zerosim.report import svg as picture
+
+        files.write_text(Path(svg), picture.render(timeline, title=asked.title))
+        click.echo(f"picture written to {svg}", err=True)
     if as_json:
         _print_json(summary.as_json())
     else:
-        width, colour = _screen()
-        click.echo(text.render(summary, width, colour), nl=False)
-    if trace:
-        for path in chrome.write(timeline, trace):
-            click.echo(f"trace written to {path}", err=True)
-    if svg:
-        _write(svg, picture.render(timeline))
-        click.echo(f"picture written to {svg}", err=True)
+        _print(text.render(summary, _width(), bars.colour_wanted(sys.stdout)))
     if strict and not summary.fits:
         sys.exit(DOES_NOT_FIT)
 
@@ -140,11 +178,45 @@ def compare(scenarios: tuple[str, ...], changes: tuple[str, ...], as_json: bool)
 
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
-    summaries = [simulate(_scenario(path, changes)).summary() for path in scenarios]
+    summaries = [simulate(asked).summary() for asked in _all_scenarios(scenarios, changes)]
     if as_json:
         _print_json([summary.as_json() for summary in summaries])
     else:
-        click.echo(text.render_comparison(summaries, _screen()[0]), nl=False)
+        _print(text.render_comparison(summaries, _width()))
+
+
+def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:
+    """All are read before the first is played, and what is wrong in any of them is told at once."""
+    asked: list[Scenario] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            asked.append(_scenario(path, changes))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(dict.fromkeys(problems))
+    return asked
+
+
+@main.command()
+@click.argument("scenario")
+@_changes
+@_json
+@click.option("--reference", metavar="FILE", help="Measured values by rung (YAML), shown with the deviation from them.")
+def ladder(scenario: str, changes: tuple[str, ...], as_json: bool, reference: str | None) -> None:
+    """Climb from one GPU over DDP to ZeRO-3: what fits, how fast."""
+    from zerosim.report.ladder import render_ladder
+    from zerosim.studies.ladder import ladder as climb
+    from zerosim.studies.reference import read_reference
+
+    measured = read_reference(reference) if reference is not None else {}
+    rows = [rung.as_json() for rung in climb(_scenario(scenario, changes))]
+    if as_json:
+        beside = [{"measured": measured[row["rung"]]} if row["rung"] in measured else {} for row in rows]
+        _print_json([row | more for row, more in zip(rows, beside, strict=True)])
+    else:
+        _print(render_ladder(rows, measured, _width()))
 
 
 @main.command()
@@ -161,28 +233,7 @@ def ops(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         _print_json(listing.rows(step))
     else:
-        click.echo(listing.render(step), nl=False)
-
-
-@main.command()
-@click.argument("scenario")
-@_changes
-@_json
-@click.option("--reference", metavar="FILE", help="Measured values by rung (YAML), shown beside with the deviation.")
-def ladder(scenario: str, changes: tuple[str, ...], as_json: bool, reference: str | None) -> None:
-    """Climb from one GPU over DDP to ZeRO-3: what fits, how fast, and why."""
-    from zerosim.report.ladder import render_ladder
-    from zerosim.studies.ladder import ladder as climb
-    from zerosim.studies.reference import read_reference
-
-    measured = read_reference(reference) if reference else {}
-    rows = [rung.as_json() for rung in climb(_scenario(scenario, changes))]
-    if as_json:
-        _print_json(
-            [{**row, **({"measured": measured[row["rung"]]} if row["rung"] in measured else {})} for row in rows]
-        )
-    else:
-        click.echo(render_ladder(rows, measured), nl=False)
+        _print(listing.render(step, _width() if sys.stdout.isatty() else None))
 
 
 # --- without a scenario --------------------------------------------------------------------------------------------
@@ -190,40 +241,49 @@ def ladder(scenario: str, changes: tuple[str, ...], as_json: bool, reference: st
 
 @main.command()
 @click.option("--params", required=True, metavar="COUNT", help="Parameters of the model, e.g. 7e9 or 7b.")
-@click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs that share the states.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1), help="For DRAM per node; at most 8 by default.")
+@click.option("--gpus", required=True, type=GPUS, metavar="COUNT", help="GPUs that share the states.")
+@click.option("--gpus-per-node", type=GPUS, metavar="COUNT", help="For DRAM per node; at most 8 by default.")
 @_json
 def memory(params: str, gpus: int, gpus_per_node: int | None, as_json: bool) -> None:
-    """Print the bill of model states of every ZeRO stage, from formulas."""
+    """Print the bill of model states of each ZeRO stage, by formula.
+
+    Stage 0 has no offload: DeepSpeed reads offload_optimizer on stages 1 to 3 only.
+    """
     from zerosim.report.ladder import render_ledger
     from zerosim.studies.ledger import ledger
-    from zerosim.units import UnitError, parse_count
 
-    try:
-        count = parse_count(params)
-    except UnitError as error:
-        raise InputError([Problem("--params", "", f'"{params}"', str(error))]) from None
-    if count < 1:
-        raise InputError([Problem("--params", "", params, "a count of at least 1")])
-    rows = [entry.as_json() for entry in ledger(count, gpus, gpus_per_node)]
+    rows = [entry.as_json() for entry in ledger(_parameters(params), gpus, gpus_per_node)]
     if as_json:
         _print_json(rows)
     else:
-        click.echo(render_ledger(rows), nl=False)
+        _print(render_ledger(rows))
+
+
+def _parameters(text: str) -> float:
+    from zerosim.units import UnitError, parse_count
+
+    try:
+        count = parse_count(text)
+    except UnitError as error:
+        raise InputError([Problem("--params", "", f'"{error.found}"', error.expected, error.nearest)]) from None
+    if not 1 <= count <= MOST_PARAMETERS:
+        raise InputError([Problem("--params", "", text, f"a count from 1 to {MOST_PARAMETERS:.0e}")])
+    return count
 
 
 @main.command(name="list")
-@click.argument("what", type=click.Choice(["models", "topologies", "devices", "strategies"]))
+@click.argument("what", type=click.Choice(KINDS))
 @_json
-def list_(what: str, as_json: bool) -> None:
-    """Print what there is."""
-    from zerosim.studies.inventory import inventory
+def list_(what: Any, as_json: bool) -> None:
+    """Print what there is to choose from, a line each. With --json: the names alone."""
+    from zerosim.report.tables import Column, clip, table
+    from zerosim.studies import inventory
 
-    names = inventory(what)
     if as_json:
-        _print_json(names)
-    else:
-        click.echo("\n".join(names))
+        _print_json(inventory.names(what))
+        return
+    lines = table([Column(""), Column("")], inventory.inventory(what)).split("\n")[1:]
+    _print("".join(f"{clip(line, _width())}\n" for line in lines))
 
 
 @main.group(cls=_Verbs)
@@ -233,11 +293,16 @@ def topology() -> None:
 
 @topology.command()
 @click.argument("name")
-def show(name: str) -> None:
+@_json
+def show(name: str, as_json: bool) -> None:
     """Print a topology, by name or path, in words."""
     from zerosim.spec.loading import read
-    from zerosim.spec.topology_facts import describe
+    from zerosim.spec.topology_facts import as_data, describe
     from zerosim.spec.topology_file import find_topology, read_topology
 
     path = Path(name) if name.endswith((".yaml", ".yml", ".json")) else find_topology(name)
-    click.echo("\n".join(describe(read_topology(read(path)))))
+    found = read_topology(read(path))
+    if as_json:
+        _print_json(as_data(found))
+    else:
+        _print("".join(f"{line}\n" for line in describe(found)))

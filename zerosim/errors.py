@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["note", "warning", "error"]
+SAYS_ENOUGH = 4  # letters from which on the beginning of a word tells which one was meant
 
 
 class ZerosimError(Exception):
@@ -71,6 +72,9 @@ class Finding:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word most like `word`, or an empty string when none is close."""
+    """The known word most like `word`: one that goes on where it stops, else one spelled alike; "" if none is."""
+    longer = [name for name in known if name.startswith(word)] if len(word) >= SAYS_ENOUGH else []
+    if longer:
+        return min(longer, key=len)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return close[0] if close else ""

@@ -132,7 +132,7 @@ def parse_share(given: object) -> float:
 
 
 _SHOW_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SHOW_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_SHOW_TIME = ((3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SHOW_COUNT = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -141,7 +141,12 @@ def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> tuple[str, st
     rounded = float(f"{value:.{_DIGITS}g}")
     fitting = (step for step in steps if abs(rounded) >= step[0])
     scale, prefix = next(fitting, steps[-1]) if rounded else next(step for step in steps if step[0] == 1.0)
-    return f"{rounded / scale:.{_DIGITS}g}", prefix
+    return _plain(rounded / scale), prefix
+
+
+def _plain(number: float) -> str:
+    """Four digits, and no exponent where a few zeros say it."""
+    return f"{number:.0f}" if 1e4 <= abs(number) < 1e9 else f"{number:.{_DIGITS}g}"
 
 
 def show_size(size: float) -> str:
@@ -157,8 +162,8 @@ def show_rate(rate: float, bits: bool = False) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """ "12.34 ms"."""
-    return " ".join(_scaled(seconds, _SHOW_TIME))
+    """ "12.34 ms"; hours where seconds would have five digits."""
+    return " ".join(_scaled(seconds, _SHOW_TIME if abs(seconds) >= 9999.5 else _SHOW_TIME[1:]))
 
 
 def show_count(count: float) -> str:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.engine_programs import GATHER, Program
 from zerosim.engine import play
-from zerosim.engine.fabric import Fabric, Flow, Pauses
-from zerosim.engine.sharing import Footprint, Rate, share
+from zerosim.engine.fabric import Fabric, Flow
+from zerosim.engine.footprints import Footprint, Rate, footprint
+from zerosim.engine.sharing import share
 from zerosim.resources import Demand, Hold, RankClass, Supply, Use
 from zerosim.timeline import Span, Timeline
 
@@ -83,38 +84,40 @@ class Watched(Fabric):
     """Sees that no resource gives what it has not, and integrates the speeds of each flow anew."""
 
     def _see(self) -> None:
-        for resource, users in enumerate(self.users):
-            taken = sum(flow.speed * dict(flow.footprint.uses)[resource] for flow in users)
-            assert taken <= self.capacities[resource] * (1 + NEAR)
+        taken: dict[int, float] = {}
+        for flow in self.flows:
+            for resource, alone in flow.footprint.uses:
+                taken[resource] = taken.get(resource, 0.0) + flow.rate.speed * alone
+        for resource, part in taken.items():
+            assert part <= self.capacities.left.get(resource, 1.0) * (1 + NEAR)
 
-    def settle(self) -> None:
-        super().settle()
+    def settle(self, now: float) -> None:
+        super().settle(now)
         self._see()
 
-    def _join(self, flow: Flow) -> None:
-        super()._join(flow)
+    def _join(self, flow: Flow, now: float) -> None:
+        super()._join(flow, now)
         self._see()
 
-    def _book(self, flow: Flow) -> None:
-        super()._book(flow)
-        self.history[flow] = [(flow.since, flow.speed)]
+    def _book(self, flow: Flow, now: float) -> None:
+        super()._book(flow, now)
+        self.history[flow] = [(flow.since, flow.rate.speed)]
 
-    def _unbook(self, users: list[Flow]) -> None:
-        for flow in users:
-            if flow.since > self.env.now:
-                self.history.pop(flow)
-        super()._unbook(users)
+    def _unbook(self, mask: int, now: float) -> None:
+        booked = [flow for flow in self.flows if flow.since > now and flow.mask & mask]
+        super()._unbook(mask, now)
+        for flow in booked:
+            self.history.pop(flow)
 
-    def _pace(self, flow: Flow, rate: Rate) -> None:
-        super()._pace(flow, rate)
-        self.history.setdefault(flow, []).append((self.env.now, flow.speed))
+    def _pace(self, flow: Flow, rate: Rate, now: float) -> None:
+        super()._pace(flow, rate, now)
+        self.history.setdefault(flow, []).append((now, flow.rate.speed))
 
-    def carry(self, flow: Flow) -> Pauses:
-        yield from super().carry(flow)
-        if flow.footprint.uses:
-            points = [*self.history[flow], (self.env.now, 0.0)]
-            done = sum(speed * (until - since) for (since, speed), (until, _) in pairwise(points))
-            assert done == pytest.approx(1, rel=1e-6)
+    def _leave(self, flow: Flow) -> None:
+        super()._leave(flow)
+        points = [*self.history.pop(flow), (self.env.now, 0.0)]
+        done = sum(speed * (until - since) for (since, speed), (until, _) in pairwise(points))
+        assert done == pytest.approx(1, rel=1e-6)
 
     @property
     def history(self) -> dict[Flow, list[tuple[float, float]]]:
@@ -176,11 +179,7 @@ capacities = st.dictionaries(st.integers(0, 4), st.sampled_from([0.05, 0.5, 0.8]
 
 
 def footprints(uses: Sequence[Mapping[int, float]]) -> list[Footprint]:
-    slowest = [max(sorted(each), key=each.__getitem__) for each in uses]
-    return [
-        Footprint(number, 0.0, tuple(sorted(each.items())), (), 1 / each[longest], longest)
-        for number, (each, longest) in enumerate(zip(uses, slowest, strict=True))
-    ]
+    return [footprint(number, each) for number, each in enumerate(uses)]
 
 
 @settings(max_examples=300)

@@ -9,15 +9,12 @@ from simpy import Environment, Event
 from simpy.events import ProcessGenerator
 
 from tests.engine_programs import supply, takes
-from zerosim.engine.fabric import LATENCY, Fabric, Flow
-from zerosim.engine.sharing import LEAST_CAPACITY, Footprint, share
+from zerosim.engine.capacities import LEAST_CAPACITY
+from zerosim.engine.fabric import LATENCY, Fabric
+from zerosim.engine.footprints import Footprints, footprint
+from zerosim.engine.sharing import share
 from zerosim.errors import ZerosimError
-from zerosim.resources import Demand, Hold, Use
-
-
-def footprint(number: int, uses: Mapping[int, float]) -> Footprint:
-    slowest = max(uses, key=lambda resource: uses[resource])
-    return Footprint(number, 0.0, tuple(uses.items()), (), 1 / uses[slowest], slowest)
+from zerosim.resources import Demand, Hold, Supply, Use
 
 
 def speeds(*uses: Mapping[int, float], capacities: Mapping[int, float] | None = None) -> list[float]:
@@ -95,20 +92,20 @@ def test_a_tiny_second_use_changes_little() -> None:
     assert speeds({0: 1.0, 1: 0.3}, {1: 1.0, 0: 1e-6}) == pytest.approx(without, rel=1e-5)
 
 
-def carried(machine: Fabric, *arrivals: tuple[float, Demand]) -> list[tuple[float, str]]:
+def carried(machine: Supply, *arrivals: tuple[float, Demand]) -> list[tuple[float, str]]:
     """When each demand, begun at its time, ended, and what limited it."""
     ends: list[tuple[float, str]] = [(0.0, "")] * len(arrivals)
+    env, footprints = Environment(), Footprints(machine)
+    fabric = Fabric(env, tuple(machine.rates))
 
     def one(place: int, begin: float, demand: Demand) -> ProcessGenerator:
-        yield machine.settled(machine.env.timeout(begin))
-        flow = Flow(machine.footprint(demand), begin)
-        yield from machine.carry(flow)
-        ends[place] = (machine.env.now, machine.bottleneck(flow, machine.env.now - begin))
-        machine.settle()
+        yield fabric.settled(env.timeout(begin), env.now)
+        ends[place] = yield from fabric.carry(footprints.of(demand), env.now)
+        fabric.settle(env.now)
 
     for place, (begin, demand) in enumerate(arrivals):
-        machine.env.process(one(place, begin, demand))
-    machine.env.run()
+        env.process(one(place, begin, demand))
+    env.run()
     return ends
 
 
@@ -118,69 +115,67 @@ def near(end: float, bottleneck: str) -> object:
 
 def test_flows_that_overlap_in_part() -> None:
     # the first is half done when the second comes; both at half speed until 1.5; then the second alone
-    fabric = Fabric(Environment(), supply(link=10))
-    ends = carried(fabric, (0.0, takes(link=10)), (0.5, takes(link=10)))
+    ends = carried(supply(link=10), (0.0, takes(link=10)), (0.5, takes(link=10)))
     assert ends == [near(1.5, "link"), near(2.0, "link")]
 
 
 def test_a_matmul_beside_a_collective_that_holds_sms() -> None:
-    fabric = Fabric(Environment(), supply(sm=1, nvlink=1))
     collective = Demand(0.0, (Use("nvlink", 10),), (Hold("sm", 24 / 132),))
-    ends = carried(fabric, (0.0, collective), (0.0, takes(sm=1)))
+    ends = carried(supply(sm=1, nvlink=1), (0.0, collective), (0.0, takes(sm=1)))
     assert ends[1] == near(132 / 108, "sm")
     assert ends[0] == near(10.0, "nvlink")
 
 
 def test_a_hold_begins_with_the_latency_and_ends_with_the_flow() -> None:
-    fabric = Fabric(Environment(), supply(sm=1, nvlink=1))
     collective = Demand(1.0, (Use("nvlink", 1),), (Hold("sm", 0.5),))
     # from 0 to 2 at half speed, the last third at full speed
-    assert carried(fabric, (0.0, collective), (0.0, takes(sm=1.5)))[1][0] == pytest.approx(2.5)
+    assert carried(supply(sm=1, nvlink=1), (0.0, collective), (0.0, takes(sm=1.5)))[1][0] == pytest.approx(2.5)
 
 
 def test_holds_never_take_everything() -> None:
-    fabric = Fabric(Environment(), supply(sm=1))
     holding = Demand(100.0, (), (Hold("sm", 0.7),))
-    ends = carried(fabric, (0.0, holding), (0.0, holding), (0.0, takes(sm=1)))
+    ends = carried(supply(sm=1), (0.0, holding), (0.0, holding), (0.0, takes(sm=1)))
     assert ends[2][0] == pytest.approx(1 / LEAST_CAPACITY)
 
 
 def test_latency_is_not_shared_and_names_itself_where_it_dominates() -> None:
-    fabric = Fabric(Environment(), supply(link=1))
-    ends = carried(fabric, (0.0, takes(3.0, link=1)), (0.0, takes(link=2)), (10.0, takes(0.5, link=1)))
+    ends = carried(supply(link=1), (0.0, takes(3.0, link=1)), (0.0, takes(link=2)), (10.0, takes(0.5, link=1)))
     assert ends == [near(4.0, LATENCY), near(2.0, "link"), near(11.5, "link")]
 
 
 def test_the_bottleneck_is_what_limited_longest() -> None:
-    fabric = Fabric(Environment(), supply(nic=10, bridge=20))
     # NIC-bound alone; from 1 to 7 three others leave it 5 of the 20 bytes/s of the bridge
     crowd = [(1.0, takes(bridge=30))] * 3
-    ends = carried(fabric, (0.0, takes(nic=60, bridge=60)), *crowd)
+    ends = carried(supply(nic=10, bridge=20), (0.0, takes(nic=60, bridge=60)), *crowd)
     assert ends[0] == near(1 + 6 + 2.0, "bridge")
-    fabric = Fabric(Environment(), supply(nic=10, bridge=20))
-    ends = carried(fabric, (0.0, takes(nic=100, bridge=100)), *[(1.0, takes(bridge=10))] * 3)
+    ends = carried(supply(nic=10, bridge=20), (0.0, takes(nic=100, bridge=100)), *[(1.0, takes(bridge=10))] * 3)
     assert ends[0] == near(11.0, "nic")
 
 
 def test_speed_up_wakes_the_sleeper_earlier() -> None:
-    fabric = Fabric(Environment(), supply(link=1))
-    ends = carried(fabric, (0.0, takes(link=1)), (0.0, takes(link=5)))
+    ends = carried(supply(link=1), (0.0, takes(link=1)), (0.0, takes(link=5)))
     assert [end for end, _ in ends] == pytest.approx([2.0, 6.0])
 
 
 def test_a_use_named_twice_adds_up_and_no_amount_is_no_use() -> None:
-    fabric = Fabric(Environment(), supply(dram=2, hbm=1))
-    twice = fabric.footprint(Demand(0.0, (Use("dram", 1), Use("dram", 1), Use("hbm", 0))))
+    footprints = Footprints(supply(dram=2, hbm=1))
+    twice = footprints.of(Demand(0.0, (Use("dram", 1), Use("dram", 1), Use("hbm", 0))))
     assert twice.uses == ((0, 1.0),)
-    assert twice is fabric.footprint(Demand(0.0, (Use("dram", 1), Use("dram", 1), Use("hbm", 0)), (), host=7.0))
+    assert twice is footprints.of(Demand(0.0, (Use("dram", 1), Use("dram", 1), Use("hbm", 0)), (), host=7.0))
 
 
 def test_an_unknown_resource_is_named() -> None:
-    fabric = Fabric(Environment(), supply(nvlink=1))
     with pytest.raises(ZerosimError, match=r"nvlnk.*nearest 'nvlink'"):
-        fabric.footprint(takes(nvlnk=1))
+        Footprints(supply(nvlink=1)).of(takes(nvlnk=1))
 
 
 def test_nothing_asked_is_done_at_once() -> None:
-    fabric = Fabric(Environment(), supply(link=1))
-    assert list[Event](fabric.carry(Flow(fabric.footprint(Demand()), 0.0))) == []
+    fabric = Fabric(Environment(), ("link",))
+    assert list[Event](fabric.carry(footprint(0, {}), 0.0)) == []
+
+
+def test_who_came_first_makes_no_difference_to_the_last_digit() -> None:
+    machine = supply(sm=3, hbm=7, link=11)
+    kinds = (takes(sm=1, hbm=0.7), takes(hbm=2, link=0.3), takes(link=5, sm=0.1))
+    forward = carried(machine, *((0.0, kind) for kind in kinds))
+    assert carried(machine, *((0.0, kind) for kind in reversed(kinds))) == forward[::-1]

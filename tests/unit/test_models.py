@@ -385,7 +385,7 @@ def test_a_size_of_7b_has_the_shape_of_llama_7b() -> None:
     model = read_model(inline({"parameters": "7b"}, "s.yaml"))
     assert (model.layers, model.hidden, model.heads, model.vocabulary) == (32, 4096, 32, 32000)
     assert model.notes == (
-        "7B parameters: 32 layers, hidden 4096, 32 heads, ffn 11648 (gated), vocabulary 32000, untied = 6.99B",
+        "7B parameters: 32 layers, hidden 4096, 32 heads, ffn 11648 (gated), vocabulary 32000, untied: 6.99B in all",
     )
 
 

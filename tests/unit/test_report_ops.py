@@ -47,6 +47,13 @@ def test_table() -> None:
     lines = ops.render(tiny_step()).splitlines()
     assert (len(lines), lines[0], lines[6]) == (
         11,
-        "op  stream   phase      micro-batch  layer  kind            name               work  dtype  ranks  after",
-        " 5  nccl.dp  backward             0      1  reduce_scatter  reduce 1    30 elements  bf16       2  4",
+        "op  stream   phase      micro  layer  kind            name               work  dtype  ranks  after",
+        " 5  nccl.dp  backward       0      1  reduce_scatter  reduce 1    30 elements  bf16       2  4",
     )
+
+
+def test_a_narrow_screen_cuts_names_first() -> None:
+    long = Step((Op(0, "x" * 90, "compute", None),), (), frozenset(), {}, 1)
+    assert max(map(len, ops.render(long, 100).splitlines())) == 100
+    assert "xxxxxxxxxxx…" in ops.render(long, 10)
+    assert "x" * 90 in ops.render(long)

@@ -67,24 +67,37 @@ def test_digits() -> None:
 
 def test_ladder() -> None:
     assert render_ladder(RUNGS) == (
-        "rung     fits  model states GB  peak GB  step s  tokens/s  relative throughput\n"
-        "one GPU  NO                112      130       -         -                    -\n"
-        "ZeRO-3   yes              14.0     31.5    1.23     13270                0.870\n"
-        "one GPU: 112 GB of states\n"
+        "rung     fits  states GB  peak GB  step s  tokens/s  relative\n"
+        "one GPU  NO          112      130       -         -         -\n"
+        "ZeRO-3   yes        14.0     31.5    1.23    13.27k     0.870\n"
+        "\n"
+        "one GPU  112 GB of states\n"
+        "ZeRO-3\n"
     )
 
 
-def test_ladder_beside_measurements_shows_the_deviation() -> None:
+def test_below_a_rung_stand_what_was_measured_and_the_deviation() -> None:
     lines = render_ladder(RUNGS, {"ZeRO-3": {"peak_bytes": 30e9}}).split("\n")
-    assert "peak GB  measured  deviation  step s" in lines[0]
-    assert lines[2].split()[3:6] == ["31.5", "30.0", "+5.0"]  # 31.5 / 30 - 1
-    assert lines[1].split()[4:7] == ["130", "-", "-"]
+    assert lines[3].split() == ["measured", "30.0"]
+    assert lines[4].split() == ["deviation", "+5.0", "%"]  # 31.5 / 30 - 1
+    end = lines[0].index("peak GB") + len("peak GB")  # a column stays a column
+    assert {line[:end].split()[-1] for line in lines[2:4]} == {"31.5", "30.0"}
+    assert lines[4][:end].endswith("+5.0 %")
 
 
 def test_ladder_shows_what_was_measured_to_fit() -> None:
-    lines = render_ladder(RUNGS, {"one GPU": {"fits": False}}).split("\n")
-    assert [line.split()[1:4] for line in lines[:1]] == [["fits", "measured", "model"]]
-    assert [lines[1].split()[2:4], lines[2].split()[1:3]] == [["NO", "NO"], ["yes", "-"]]
+    right = render_ladder(RUNGS, {"one GPU": {"fits": False}}).split("\n")
+    assert (right[2].split(), right[3].split()[0]) == (["measured", "NO"], "ZeRO-3")  # no deviation, so no line
+    wrong = render_ladder(RUNGS, {"one GPU": {"fits": True}}).split("\n")
+    assert [line.split() for line in wrong[2:4]] == [["measured", "yes"], ["deviation", "differs"]]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_ladder_keeps_to_the_screen(width: int) -> None:
+    long = [row | {"reason": "word " * 60} for row in RUNGS]
+    measured = {"peak_bytes": 30e9, "step_seconds": 1.5, "tokens_per_second": 9e4, "relative_throughput": 0.9}
+    lines = render_ladder(long, {"ZeRO-3": measured}, width)
+    assert max(map(len, lines.split("\n"))) <= max(width, 70)
 
 
 def test_ledger() -> None:

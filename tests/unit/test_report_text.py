@@ -13,7 +13,7 @@ from zerosim.errors import Finding
 from zerosim.report.bars import Part, Pen, bar, cells, colour_wanted
 from zerosim.report.parts import MEMORY_LETTERS, time_parts
 from zerosim.report.tables import cell_width
-from zerosim.report.text import render, render_comparison
+from zerosim.report.text import _shortened, render, render_comparison
 from zerosim.timeline import Timeline
 from zerosim.views.summary import Facts, Summary, summarize
 
@@ -112,6 +112,14 @@ def test_colour_changes_nothing_but_colour(timeline: Timeline) -> None:
     assert ANSI.sub("", coloured) == render(told)
 
 
+def test_a_long_label_keeps_what_it_is_and_where() -> None:
+    label = "NIC 10 Gb/s Ethernet, one per node (node 1)"
+    assert _shortened(label, 50) == label
+    assert _shortened(label, 40) == "NIC 10 Gb/s Ethernet (node 1)"
+    assert _shortened(label.removesuffix(" (node 1)"), 30) == "NIC 10 Gb/s Ethernet"
+    assert _shortened(label, 8) == "NIC 10 …"
+
+
 def test_letters_of_a_bar_differ() -> None:
     letters = [part.letter for part in time_parts(summary(tiny()))]
     assert len(set(letters)) == len(letters)
@@ -155,5 +163,5 @@ def test_comparison_has_ratios_to_the_first() -> None:
 
 def test_comparison_of_a_tier_that_only_one_has() -> None:
     lines = render_comparison([summary(tiny()), summary(host_optimizer())]).split("\n")
-    row = next(line for line in lines if line.startswith("dram at its peak"))
+    row = next(line for line in lines if line.startswith("DRAM at its peak"))
     assert row.split()[-4:] == ["80", "MB", "-", "-"]

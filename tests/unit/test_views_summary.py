@@ -66,8 +66,8 @@ def test_communication_bound_names_the_resource() -> None:
     summary = summarize(many(400, exposed=True), FACTS)  # 302 of 1202 s exposed: 25 %
     assert not any(f.code == "communication-bound" for f in summary.findings)
     slow_network = summary_of_slow_network()
-    assert "for NIC 20 B/s (busy" in slow_network.message
-    assert "faster NIC 20 B/s" in slow_network.remedy
+    assert "what limits it is NIC 20 B/s (busy 38.5 % of the step)" in slow_network.message
+    assert slow_network.remedy.startswith("More bandwidth there")
 
 
 def summary_of_slow_network() -> Finding:

@@ -9,6 +9,7 @@ for it again.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -57,25 +58,24 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where all ranks are: class and NVLink domain of each, island of each host. Made once for a machine."""
+    """Where all ranks are: the class, NVLink domain and island of each. Made once for a machine."""
 
     machine: Machine
     sites: tuple[Site, ...]
     class_of: Sequence[int]  # by rank
     domain_of: Sequence[int]  # by rank: first rank of its NVLink domain
-    island_of: Sequence[int]  # by host
+    island_of: Sequence[int]  # by rank
 
     def spread(self, group: Group, rank: int) -> Spread:
         """The instance of `group` that holds `rank`."""
         members = members_of(group, rank, self.machine.world)
-        islands: dict[int, list[int]] = {}
-        first: dict[int, int] = {}
+        islands: defaultdict[int, list[int]] = defaultdict(list)
         for member in members:
-            islands.setdefault(self._island(member), []).append(member)
-            first.setdefault(self.class_of[member], member)
+            islands[self.island_of[member]].append(member)
+        first = {self.class_of[member]: member for member in reversed(members)}
         hosts = sorted({self.machine.hosts[member] for member in members}) if len(islands) > 1 else []
         reaches = tuple(
-            self._reach(self.sites[number], member, islands[self._island(member)], hosts)
+            self._reach(self.sites[number], member, islands[self.island_of[member]], hosts)
             for number, member in sorted(first.items())
         )
         _check(self.machine.topology.name, group, reaches, len(islands))
@@ -88,9 +88,6 @@ class Layout:
             net_hop=max((r.site.network.port.latency for r in reaches if r.site.network), default=0.0),
             nvls=min(_nvls(reach, largest) for reach in reaches),
         )
-
-    def _island(self, rank: int) -> int:
-        return self.island_of[self.machine.hosts[rank]]
 
     def _reach(self, site: Site, member: int, on_island: Sequence[int], hosts: Sequence[int]) -> Reach:
         where = self.machine.hosts
@@ -127,13 +124,14 @@ def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ..
     domain_of = list(range(machine.world))
     island_of = list(range(len(machine.topology.hosts)))
     for domain in machine.topology.nvlink_domains():
-        hosts = {machine.hosts[rank] for rank in domain}
-        lowest = min(island_of[host] for host in hosts)
         for rank in domain:
             domain_of[rank] = domain[0]
-        for host in hosts:
-            island_of[host] = lowest
-    return Layout(machine, sites, class_of, domain_of, island_of)
+        hosts = {machine.hosts[rank] for rank in domain}
+        if len(hosts) > 1:
+            lowest = min(island_of[host] for host in hosts)
+            for host in hosts:
+                island_of[host] = lowest
+    return Layout(machine, sites, class_of, domain_of, [island_of[host] for host in machine.hosts])
 
 
 def members_of(group: Group, rank: int, world: int) -> range:

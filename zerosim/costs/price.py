@@ -6,7 +6,7 @@ distinct kinds cost, and 16,384 GPUs what 8 cost. A collective has the same dema
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,7 +19,9 @@ from zerosim.costs.site import Site, survey
 from zerosim.costs.supply import supply
 from zerosim.resources import Demand, RankClass, Supply
 from zerosim.spec.topology import Topology
-from zerosim.step import Attention, Collective, Group, HostCalls, HostCompute, Matmul, Op, Pass, Step, Transfer, Work
+from zerosim.step import Attention, Collective, Group, HostCalls, HostCompute, Matmul, Pass, Step, Transfer, Work
+
+Kind = tuple[Work | None, HostCalls]  # what a demand depends on, in one class
 
 
 class Priced(NamedTuple):
@@ -40,18 +42,7 @@ class _Pricer:
     spreads: dict[tuple[str, int], Spread] = field(default_factory=dict)  # by group and lowest rank of the instance
     shared: dict[tuple[Work, HostCalls, int], Demand] = field(default_factory=dict)  # collectives, as above
 
-    def ops(self, ops: Sequence[Op], site: Site) -> list[Demand]:
-        known: dict[tuple[Work | None, HostCalls], Demand] = {}
-        demands = []
-        for op in ops:
-            key = (op.work, op.host)
-            demand = known.get(key)
-            if demand is None:
-                demand = known[key] = self._demand(op.work, op.host, site)
-            demands.append(demand)
-        return demands
-
-    def _demand(self, work: Work | None, calls: HostCalls, site: Site) -> Demand:
+    def demand(self, work: Work | None, calls: HostCalls, site: Site) -> Demand:
         if isinstance(work, Collective):
             lowest = members_of(self.groups[work.group], site.rank, self.layout.machine.world)[0]
             key = (work, calls, lowest)
@@ -83,19 +74,24 @@ def price(step: Step, topology: Topology) -> Priced:
     machine = Machine(topology)
     classes, sites = survey(machine)
     pricer = _Pricer(step.groups, layout(machine, classes, sites))
-    demands = {named.name: pricer.ops(step.ops, site) for named, site in zip(classes, sites, strict=True)}
+    kinds: dict[Kind, int] = {}
+    kind_of = [kinds.setdefault((op.work, op.host), len(kinds)) for op in step.ops]
+    demands = {}
+    for named, site in zip(classes, sites, strict=True):
+        found = [pricer.demand(work, calls, site) for work, calls in kinds]
+        demands[named.name] = [found[kind] for kind in kind_of]
     of_first = {name: spread for (name, lowest), spread in sorted(pricer.spreads.items(), reverse=True)}
     return Priced(
         classes=classes,
         demands=demands,
         supply=supply(topology, sites, of_first.values()),
-        notes=_notes(step, sites, list(of_first.values())),
+        notes=_notes(kinds, sites, list(of_first.values())),
     )
 
 
-def _notes(step: Step, sites: Sequence[Site], spreads: Sequence[Spread]) -> tuple[str, ...]:
+def _notes(kinds: Iterable[Kind], sites: Sequence[Site], spreads: Sequence[Spread]) -> tuple[str, ...]:
     """What was assumed, one sentence each."""
-    dtypes = {op.work.dtype for op in step.ops if isinstance(op.work, Matmul | Attention)}
+    dtypes = {work.dtype for work, _ in kinds if isinstance(work, Matmul | Attention)}
     notes = []
     for name, peaks in sorted({site.gpu.name: site.gpu.peak_flops for site in sites}.items()):
         notes += [

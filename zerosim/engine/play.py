@@ -11,16 +11,17 @@ The engine knows no training: it reads an op's place, stream and waits, and whet
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, repeat
 
 from simpy import Environment, Event, Timeout
 from simpy.core import EmptySchedule
 
 from zerosim.engine.deadlock import story
-from zerosim.engine.fabric import Fabric, Flow, Pauses
-from zerosim.engine.record import NOT_YET, Meeting, Meetings, Record
-from zerosim.engine.sharing import Footprint
+from zerosim.engine.fabric import Fabric, Pauses
+from zerosim.engine.footprints import Footprint, Footprints
+from zerosim.engine.record import NOT_YET, Meeting, Record
 from zerosim.errors import DeadlockError, ZerosimError
 from zerosim.resources import Demand, RankClass, Supply
 from zerosim.step import Collective, Op, Step
@@ -35,72 +36,68 @@ def play(step: Step, classes: Sequence[RankClass], demands: Mapping[str, Sequenc
     DeadlockError, telling who waits for what, when some op can never end.
     """
     env = Environment()
-    fabric = Fabric(env, supply)
-    records = [_record(step.ops, c.name, demands.get(c.name, ()), fabric) for c in classes]
-    meetings = _meetings(step.ops, records, env)
+    fabric, footprints = Fabric(env, tuple(supply.rates)), Footprints(supply)
+    records = [_record(step.ops, c.name, demands.get(c.name, ()), footprints) for c in classes]
+    if len(records) > 1:
+        _arrange_meetings(step.ops, records, env)
     for record in records:
-        _Representative(step.ops, record, fabric, meetings).start()
+        _Representative(step.ops, record, fabric).start()
     events = _run(env)
     if any(NOT_YET in record.end for record in records):
-        raise DeadlockError(story(step.ops, records, meetings, fabric.resources))
+        raise DeadlockError(story(step.ops, records, fabric.resources))
     return Timeline(step, tuple(classes), {r.name: _spans(r) for r in records}, demands, supply, events)
 
 
-def _record(ops: Sequence[Op], name: str, demands: Sequence[Demand], fabric: Fabric) -> Record:
+def _record(ops: Sequence[Op], name: str, demands: Sequence[Demand], footprints: Footprints) -> Record:
     if len(demands) != len(ops):
         raise ZerosimError(f"rank class {name}: found {len(demands)} demands; expected one for each of {len(ops)} ops")
-    footprints = []
     known: dict[int, Footprint] = {}  # by identity, which is quicker than by value; `demands` keeps them alive
     for op, demand in zip(ops, demands, strict=True):
-        footprint = known.get(id(demand))
-        if footprint is None:
-            if not 0 <= demand.host < math.inf:
-                raise ZerosimError(f"rank class {name}: op {op.number} ({op.name}): found {demand.host} s of the host")
+        if id(demand) not in known:
             try:
-                footprint = known[id(demand)] = fabric.footprint(demand)
+                known[id(demand)] = footprints.of(demand)
+                if not 0 <= demand.host < math.inf:
+                    raise ZerosimError(f"found {demand.host} s of the host")
             except ZerosimError as error:
                 raise ZerosimError(f"rank class {name}: op {op.number} ({op.name}): {error}") from None
-        footprints.append(footprint)
-    return Record(name, footprints, [demand.host for demand in demands])
+    return Record(name, [known[id(demand)] for demand in demands], [demand.host for demand in demands])
 
 
-def _meetings(ops: Sequence[Op], records: Sequence[Record], env: Environment) -> Meetings:
-    meetings: Meetings = {}
+def _arrange_meetings(ops: Sequence[Op], records: Sequence[Record], env: Environment) -> None:
+    """Write into the records which classes carry a collective together: those that need the same for it."""
     for number in [op.number for op in ops if isinstance(op.work, Collective)]:
+        together: dict[int, list[Record]] = {}
         for record in records:
-            footprint = record.footprints[number]
-            key = (number, footprint.number)
-            if key not in meetings:
-                meetings[key] = Meeting(footprint, Event(env))
-            meetings[key].members.append(record.name)
-    return meetings
+            together.setdefault(record.footprints[number].number, []).append(record)
+        for members in together.values():
+            meeting = Meeting(Event(env), [member.name for member in members])
+            for member in members if len(members) > 1 else ():
+                member.meetings[number] = meeting
 
 
 def _run(env: Environment) -> int:
     """Process events until none is left; how many they were."""
     events = 0
-    try:
+    with suppress(EmptySchedule):
         while True:
             env.step()
             events += 1
-    except EmptySchedule:
-        return events
+    return events
 
 
 def _spans(record: Record) -> list[Span]:
     times = (record.issued, record.ready, record.start, record.end)
-    return list(map(Span, range(len(record.end)), repeat(record.name), *times, record.bottleneck))
+    return list(map(Span._make, zip(count(), repeat(record.name), *times, record.bottleneck, strict=False)))
 
 
 class _Representative:
     """The one rank that is played for its class."""
 
-    def __init__(self, ops: Sequence[Op], record: Record, fabric: Fabric, meetings: Meetings) -> None:
+    def __init__(self, ops: Sequence[Op], record: Record, fabric: Fabric) -> None:
         self._ops = ops
         self._record = record
         self._fabric = fabric
         self._env = fabric.env
-        self._meetings = meetings
         self._ended: dict[int, Event] = {}  # made only for ops that someone waits for
         self._issues: dict[int, Event] = {}
 
@@ -133,44 +130,44 @@ class _Representative:
             self._issues.pop(waiting).succeed()
 
     def _stream(self, numbers: Sequence[int]) -> Pauses:
-        env, record, settled, ops = self._env, self._record, self._fabric.settled, self._ops
-        issued, end, footprints = record.issued, record.end, record.footprints
+        env, record, fabric, ops, ended = self._env, self._record, self._fabric, self._ops, self._ended
+        issued, ready, start, end = record.issued, record.ready, record.start, record.end
+        now = env.now
         for number in numbers:
             if number >= record.reached:
-                yield settled(_awaited(self._issues, number, env))
+                yield fabric.settled(_awaited(self._issues, number, env), now)
+                now = env.now
             for other in reversed(ops[number].after):  # the last is likely to end last: one sleep, not many
                 if end[other] == NOT_YET:
-                    yield settled(_awaited(self._ended, other, env))
-            while issued[number] > env.now:  # twice, at most, where the sum of two doubles falls short
-                yield settled(Timeout(env, issued[number] - env.now))
-            record.ready[number] = record.start[number] = begun = env.now
-            if isinstance(ops[number].work, Collective):
-                yield from self._meet(number)
+                    yield fabric.settled(_awaited(ended, other, env), now)
+                    now = env.now
+            while issued[number] > now:  # twice, at most, where the sum of two doubles falls short
+                yield fabric.settled(Timeout(env, issued[number] - now), now)
+                now = env.now
+            ready[number] = start[number] = now
+            if number in record.meetings:
+                now = yield from self._meet(number, record.meetings[number], now)
             else:
-                flow = Flow(footprints[number], begun)
-                yield from self._fabric.carry(flow)
-                record.bottleneck[number] = self._fabric.bottleneck(flow, env.now - begun)
-            end[number] = env.now
-            if number in self._ended:
-                self._ended.pop(number).succeed()
-        self._fabric.settle()
+                now, record.bottleneck[number] = yield from fabric.carry(record.footprints[number], now)
+            end[number] = now
+            if number in ended:
+                ended.pop(number).succeed()
+        fabric.settle(now)
 
-    def _meet(self, number: int) -> Pauses:
+    def _meet(self, number: int, meeting: Meeting, now: float) -> Generator[Event, None, float]:
         """Take part in a collective: wait for the others, or, as the last one to come, carry it for all."""
-        fabric, record = self._fabric, self._record
-        meeting = self._meetings[number, record.footprints[number].number]
+        record = self._record
         meeting.arrived.append(record.name)
         if len(meeting.arrived) < len(meeting.members):
-            yield fabric.settled(meeting.over)
+            yield self._fabric.settled(meeting.over, now)
+            now = self._env.now
         else:
-            meeting.start = self._env.now
-            flow = Flow(meeting.footprint, meeting.start)
-            yield from fabric.carry(flow)
-            meeting.bottleneck = fabric.bottleneck(flow, self._env.now - meeting.start)
-            if len(meeting.members) > 1:
-                meeting.over.succeed()
+            meeting.start = now
+            now, meeting.bottleneck = yield from self._fabric.carry(record.footprints[number], now)
+            meeting.over.succeed()
         record.start[number] = meeting.start
         record.bottleneck[number] = meeting.bottleneck
+        return now
 
 
 def _awaited(events: dict[int, Event], number: int, env: Environment) -> Event:

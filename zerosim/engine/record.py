@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from simpy import Event
 
-from zerosim.engine.sharing import Footprint
+from zerosim.engine.footprints import Footprint
 
 NOT_YET = -1.0  # the time of what has not happened
 
@@ -23,6 +24,7 @@ class Record:
     start: list[float] = field(init=False)
     end: list[float] = field(init=False)
     bottleneck: list[str] = field(init=False)
+    meetings: dict[int, Meeting] = field(default_factory=dict)  # by op: the collectives carried with other classes
     reached: int = 0  # the op the host is at; those before it are issued
 
     def __post_init__(self) -> None:
@@ -33,14 +35,10 @@ class Record:
 
 @dataclass(slots=True)
 class Meeting:
-    """One collective: the classes that take part, those that have come, and when it was carried once all had."""
+    """One collective of several classes: who takes part, who has come, and when it was carried once all had."""
 
-    footprint: Footprint
     over: Event
-    members: list[str] = field(default_factory=list)
+    members: Sequence[str]
     arrived: list[str] = field(default_factory=list)
     start: float = NOT_YET
     bottleneck: str = ""
-
-
-Meetings = dict[tuple[int, int], Meeting]  # by op and footprint

@@ -11,29 +11,11 @@ fairness of Bonald & Roberts 2015 (Multi-Resource Fairness, SIGMETRICS), which S
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
-LEAST_CAPACITY = 0.05  # what holds leave at least: a kernel waits for SMs, but the GPU never refuses it for ever
+from zerosim.engine.footprints import Footprint, Rate
+
 _SAME = 1e-12  # relative difference below which two speeds are one
 _SWEEPS = 500  # of the search for levels; its error shrinks by half or better in each
-
-
-class Footprint(NamedTuple):
-    """What a demand takes of the machine, resources by number. Equal footprints are one object."""
-
-    number: int
-    latency: float
-    uses: tuple[tuple[int, float], ...]  # resource, seconds of it alone
-    holds: tuple[tuple[int, float], ...]  # resource, share
-    fastest: float  # speed alone, 1/s: 1 / the longest of `uses`; 0 where it can never end
-    slowest: int  # the resource of that longest use
-
-
-class Rate(NamedTuple):
-    """The speed of a flow, and the resource that limits it."""
-
-    speed: float
-    bottleneck: int
 
 
 def share(flows: Sequence[Footprint], capacities: Mapping[int, float]) -> list[Rate]:
@@ -69,7 +51,7 @@ def _crossing(flows: Sequence[Footprint], which: Iterable[int]) -> dict[int, lis
 
 def _offer(flow: Footprint, levels: Mapping[int, float]) -> Rate:
     """The speed at which the flow's share of each resource is at most the resource's level, and what binds it."""
-    speed, bottleneck = flow.fastest, flow.slowest
+    speed, bottleneck = flow.alone
     for resource, seconds in flow.uses:
         if levels[resource] < speed * seconds * (1 - _SAME):
             speed, bottleneck = levels[resource] / seconds, resource
@@ -85,7 +67,9 @@ def _settled(
     """The flows whose offer of this round is final."""
     fair = {resource: left[resource] / len(users) for resource, users in crossing.items()}
     offers = {flow: _offer(flows[flow], fair) for flow in waiting}
-    settled = {flow: rate for flow, rate in offers.items() if rate.speed == flows[flow].fastest}
+    settled = {flow: rate for flow, rate in offers.items() if rate.speed == flows[flow].alone.speed}
+    if len(settled) == len(waiting):
+        return settled
     binding: dict[int, list[int]] = {}
     for flow, rate in offers.items():
         for resource, seconds in flows[flow].uses:
@@ -126,7 +110,7 @@ def _cycle(
 
 def _elsewhere(flow: Footprint, here: int, levels: Mapping[int, float]) -> float:
     """The share of `here` that the flow would take if only its other resources limited it."""
-    speed, own = flow.fastest, 0.0
+    speed, own = flow.alone.speed, 0.0
     for resource, seconds in flow.uses:
         if resource == here:
             own = seconds

@@ -11,9 +11,11 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 from zerosim.report.parts import cause_name, time_parts
-from zerosim.report.tables import Column, clip, table
+from zerosim.report.tables import Column, cell_width, clip, table
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
 from zerosim.views.summary import Summary
+
+TIERS = {"gpu": "GPU memory", "dram": "DRAM", "nvme": "NVMe"}
 
 
 class Quantity(NamedTuple):
@@ -31,11 +33,32 @@ def render_comparison(summaries: Sequence[Summary], width: int = 100) -> str:
         clip(f"{letter}  {summary.scenario}{'' if index else ' (baseline)'}", width)
         for index, (letter, summary) in enumerate(zip(letters, summaries, strict=True))
     ]
-    columns = [Column("")]
-    for index, letter in enumerate(letters):
-        columns += [Column(letter, "right")] + ([Column(f"{letter}/{letters[0]}", "right")] if index else [])
     rows = [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
-    return "\n".join([*titles, "", table(columns, rows)]) + "\n"
+    tables = _tables(letters, rows, width)
+    return "\n\n".join(["\n".join(titles), *tables]) + "\n"
+
+
+def _tables(letters: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """One table, or several that each repeat the baseline, where one would be wider than the screen."""
+    others = list(range(1, len(letters)))
+    while others:
+        shown = next((n for n in range(len(others), 1, -1) if _width(_table(letters, rows, others[:n])) <= width), 1)
+        yield _table(letters, rows, others[:shown])
+        others = others[shown:]
+
+
+def _table(letters: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> str:
+    """The baseline and some of the others; an answer after the first has two cells in a row."""
+    columns = [Column(""), Column(letters[0], "right")]
+    for index in shown:
+        columns += [Column(letters[index], "right"), Column(f"{letters[index]}/{letters[0]}", "right")]
+    return table(
+        columns, ([*row[:2], *(cell for index in shown for cell in row[2 * index : 2 * index + 2])] for row in rows)
+    )
+
+
+def _width(lines: str) -> int:
+    return max(map(cell_width, lines.split("\n")))
 
 
 def quantities(summaries: Sequence[Summary]) -> list[Quantity]:
@@ -62,7 +85,9 @@ def _times(summaries: Sequence[Summary]) -> Iterator[Quantity]:
 def _sizes(summaries: Sequence[Summary]) -> Iterator[Quantity]:
     for tier in dict.fromkeys(name for summary in summaries for name in summary.memory):
         uses = [summary.memory.get(tier) for summary in summaries]
-        yield Quantity(f"{tier} at its peak", [use.peak_bytes if use else None for use in uses], show_size)
+        yield Quantity(
+            f"{TIERS.get(tier, tier)} at its peak", [use.peak_bytes if use else None for use in uses], show_size
+        )
 
 
 def _cells(quantity: Quantity) -> list[str]:
@@ -71,8 +96,16 @@ def _cells(quantity: Quantity) -> list[str]:
     for index, value in enumerate(quantity.values):
         row.append("-" if value is None else quantity.show(value))
         if index:
-            row.append("-" if value is None or not first else f"{value / first:.3g}x")
+            row.append("-" if value is None or not first else _ratio(value / first))
     return row
+
+
+def _ratio(ratio: float) -> str:
+    """Three digits, without an exponent."""
+    if 0 < ratio < 1e-4:
+        return "<0.0001x"
+    rounded = float(f"{ratio:.3g}")
+    return f"{rounded:.0f}x" if 1000 <= rounded < 1e9 else f"{rounded:.3g}x"
 
 
 def _fits(summaries: Sequence[Summary]) -> list[str]:

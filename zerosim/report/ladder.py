@@ -76,7 +76,9 @@ def _rung(row: Row, measured: Row) -> Iterator[list[str]]:
         return
     yield ["  measured", _fits(measured.get("fits")), *(_shown(measured.get(f.key), f, "") for f in RUNG_FIGURES)]
     differs = "differs" if "fits" in measured and measured["fits"] != row["fits"] else ""
-    yield ["  deviation", differs, *(_deviation(row.get(f.key), measured.get(f.key)) for f in RUNG_FIGURES)]
+    deviations = [_deviation(row.get(figure.key), measured.get(figure.key)) for figure in RUNG_FIGURES]
+    if differs or any(deviations):
+        yield ["  deviation", differs, *deviations]
 
 
 def _fits(answer: bool | None) -> str:
@@ -88,4 +90,7 @@ def _shown(value: float | None, figure: Figure, missing: str = "-") -> str:
 
 
 def _deviation(predicted: float | None, measured: float | None) -> str:
-    return f"{100 * (predicted / measured - 1):+.1f} %" if predicted is not None and measured else ""
+    if predicted is None or not measured:
+        return ""
+    percent = 100 * (predicted / measured - 1)
+    return f"{percent:+.1f} %" if percent < 999.95 else f"{percent:+.0f} %" if percent < 9999.5 else "> +9999 %"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerosim.report.tables import Column, table
+from zerosim.report.tables import Column, cell_width, clip, table
 from zerosim.step import DTYPE_BYTES, Attention, Collective, HostCompute, Matmul, Op, Pass, Step, Transfer, Work
 from zerosim.units import show_count, show_flops, show_size
 
@@ -18,7 +18,7 @@ COLUMNS = (
     Column("op", "right"),
     Column("stream"),
     Column("phase"),
-    Column("micro-batch", "right"),
+    Column("micro", "right"),
     Column("layer", "right"),
     Column("kind"),
     Column("name"),
@@ -27,6 +27,8 @@ COLUMNS = (
     Column("ranks", "right"),
     Column("after"),
 )
+NAME = [column.title for column in COLUMNS].index("name")
+SHORTEST_NAME = 12  # cells; less says nothing
 
 
 def rows(step: Step) -> list[Row]:
@@ -34,9 +36,16 @@ def rows(step: Step) -> list[Row]:
     return [_row(op, step) for op in step.ops]
 
 
-def render(step: Step) -> str:
-    """The same as a table, one line an op, ending in a line end."""
-    return table(COLUMNS, (_cells(row) for row in rows(step))) + "\n"
+def render(step: Step, width: int | None = None) -> str:
+    """The same as a table, one line an op, ending in a line end; names are cut to come nearer to `width`."""
+    cells = [_cells(row) for row in rows(step)]
+    lines = table(COLUMNS, cells)
+    longest = max(map(cell_width, lines.split("\n")))
+    if width is not None and longest > width:
+        names = max((cell_width(str(row[NAME])) for row in cells), default=0)
+        room = max(names - (longest - width), SHORTEST_NAME)
+        lines = table(COLUMNS, [(*row[:NAME], clip(str(row[NAME]), room), *row[NAME + 1 :]) for row in cells])
+    return lines + "\n"
 
 
 def kind(work: Work | None) -> str:

@@ -19,7 +19,9 @@ from zerosim.views.stalls import Stall
 from zerosim.views.summary import Summary, TierUse
 
 SCREEN = 45  # lines; findings and assumptions take what the rest leaves
-STALLS, ASSUMPTIONS = 5, 4  # shown at most
+STALLS = 5  # shown at most
+HARDLY = 0.0005  # of the step: shown as 0.0 %, so not worth a line
+ASSUMPTIONS = 4  # lines kept for them
 INDENT, NO_BREAK = "  ", "\u00a0"
 TIER_NAME = 14  # cells of "dram per node"
 MARGIN = " " * 7  # of what stands below a tier's name
@@ -62,7 +64,7 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
 
 def _classes(summary: Summary, width: int) -> Iterator[str]:
     """With unequal ranks: who waits for whom."""
-    if len(summary.classes) < 2:
+    if not any(known.waited_seconds >= HARDLY * summary.step_seconds for known in summary.classes):
         return
     waits = (
         f"{_counted(known.ranks, 'rank')} like rank {known.first_rank} {show_seconds(known.waited_seconds)}"
@@ -85,7 +87,7 @@ def _time(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     lines = table(columns, rows, INDENT).split("\n")[1:]
     yield from (_lettered(clip(line, width), part, pen) for line, part in zip(lines, parts, strict=True))
     phases = (_unbroken(f"{name} {show_seconds(each)} ({_share(each, step)})") for name, each in summary.phases.items())
-    yield from _wrapped("phases: " + ", ".join(phases), width, INDENT)
+    yield from _wrapped("phases: " + ", ".join(phases), width, INDENT, hang=" " * len("phases: "))
 
 
 def _lettered(line: str, part: Part, pen: Pen) -> str:
@@ -131,14 +133,16 @@ def _stalls(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     if not summary.stalls:
         return
     yield from _heading("why the GPU waits", pen)
-    step, others = summary.step_seconds, summary.stalls[STALLS:]
-    waits = [(f"{cause_name(stall.cause)}, {stall.phase}", stall.seconds) for stall in summary.stalls[:STALLS]]
+    step = summary.step_seconds
+    worth = sum(stall.seconds >= HARDLY * step for stall in summary.stalls[:STALLS])
+    named, others = summary.stalls[: max(worth, 1)], summary.stalls[max(worth, 1) :]
+    waits = [(f"{cause_name(stall.cause)}, {stall.phase}", stall.seconds) for stall in named]
     waits += [(f"{len(others)} more", sum(stall.seconds for stall in others))] if others else []
     columns = (Column(""), Column("", "right"), Column("", "right"))
     rows = [(wait, show_seconds(seconds), _share(seconds, step)) for wait, seconds in waits]
     lines = table(columns, rows, INDENT).split("\n")[1:]
     room = width - max(map(cell_width, lines)) - len(INDENT)
-    because = [_because(stall, summary, room) for stall in summary.stalls[:STALLS]] + [""] * bool(others)
+    because = [_because(stall, summary, room) for stall in named] + [""] * bool(others)
     for line, reason in zip(lines, because, strict=True):
         yield f"{line}{INDENT}{reason}".rstrip()
 
@@ -148,11 +152,20 @@ def _because(stall: Stall, summary: Summary, room: int) -> str:
     use = summary.resources.get(stall.resource)
     if use:
         busy = f", {_share(use.utilization, 1.0)} busy"
-        return clip(stall.label, room - len(busy)) + busy
+        return _shortened(stall.label, room - len(busy)) + busy
     slow = next((known.first_rank for known in summary.classes if known.name == stall.resource), None)
     if slow is not None:
         return f"rank {slow} arrives last"
     return "" if stall.cause in OWN_CAUSES else clip(stall.label, room)
+
+
+def _shortened(label: str, room: int) -> str:
+    """What it is, and where: `NIC 10 Gb/s Ethernet, one per node (node 1)` without what stands between."""
+    if cell_width(label) > room:
+        what, _, more = label.partition(",")
+        place = more[more.rindex(" (") :] if more.endswith(")") else ""
+        label = what + place
+    return clip(label, room)
 
 
 def _findings(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[str]:
@@ -182,10 +195,14 @@ def _assumptions(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[
     if not known:
         return
     yield from _heading("assumed", pen)
-    shown = max(min(ASSUMPTIONS, room - 3), 1)
-    yield from (clip(INDENT + assumption, width) for assumption in known[:shown])
-    if known[shown:]:
-        yield f"{INDENT}and {len(known) - shown} more, which --json shows"
+    left = room - 3  # the heading, the blank above it, and the count of those that are not shown
+    for index, assumption in enumerate(known):
+        lines = _wrapped(assumption, width, INDENT, hang=INDENT)
+        if index and len(lines) > left:
+            yield f"{INDENT}and {len(known) - index} more, which --json shows"
+            return
+        yield from lines if len(lines) <= left else [clip(INDENT + assumption, width)]
+        left -= len(lines)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -195,9 +212,14 @@ def _heading(title: str, pen: Pen) -> tuple[str, str]:
     return "", pen(title, "bold")
 
 
-def _wrapped(content: str, width: int, indent: str) -> list[str]:
+def _wrapped(content: str, width: int, indent: str, hang: str = "") -> list[str]:
     lines = textwrap.wrap(
-        content, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        content,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hang,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return [line.replace(NO_BREAK, " ") for line in lines]
 

@@ -25,6 +25,8 @@ def write(timeline: Timeline, path: str | os.PathLike[str], scale: int = 1) -> l
     slash) gets one file a rank class, `rank{N}.pt.trace.json`. `scale` stretches the clock of very short steps: so
     many microseconds of the trace are one simulated microsecond.
     """
+    if not os.fspath(path):
+        raise InputError([Problem("trace", found="no name", expected="the name of a file or a folder")])
     if os.fspath(path).endswith("/") or is_folder(Path(path)):
         wanted = [(Path(path) / f"rank{known.ranks[0]}.pt.trace.json", known) for known in timeline.classes]
     elif Path(path).name.endswith((".json", ".json.gz")):

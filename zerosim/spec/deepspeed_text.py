@@ -18,7 +18,7 @@ from hjson.scanner import HjsonDecodeError
 
 from zerosim.errors import Finding, InputError, Problem
 from zerosim.spec import files
-from zerosim.spec.document import Document
+from zerosim.spec.document import DEEPEST, Document, too_deep
 
 Place = tuple[str | int, ...]
 
@@ -36,6 +36,8 @@ class _Marked(dict[str, Any]):
 def read_text(text: str, source: str) -> tuple[Document, tuple[Finding, ...]]:
     """The document, and a finding where strict JSON would refuse it."""
     data = _decode(text, source)
+    if too_deep(data):
+        raise InputError([Problem(source, found="brackets nested too deep", expected=f"at most {DEEPEST} levels")])
     twice = [(*path, key) for path, part in _objects(data, ()) for key, _ in part.again]
     again = {(*path, key): mark for path, part in _objects(data, ()) for key, mark in part.again}
     positions = {(*path, key): mark for path, part in _objects(data, ()) for key, mark in part.values_at.items()}

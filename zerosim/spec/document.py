@@ -6,7 +6,7 @@ are 1-based lines and columns by path from the root; data that came from no file
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from zerosim.errors import Problem
 
 Path = tuple[str | int, ...]
 Mark = tuple[int, int]
+DEEPEST = 64  # levels of mappings and lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,20 @@ class Document:
     def _problem(self, path: Path, mark: Mark | None, found: str, expected: str, nearest: str) -> Problem:
         line, column = mark or (None, None)
         return Problem(self.source, ".".join(map(str, path)), found, expected, nearest, line, column)
+
+
+def too_deep(data: object) -> bool:
+    """Whether mappings and lists are nested deeper than anything that is meant; readers may then recurse in peace."""
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [below for part in level for below in _parts(part)]
+        if not level:
+            return False
+    return True
+
+
+def _parts(data: object) -> Iterable[object]:
+    return data.values() if isinstance(data, Mapping) else data if isinstance(data, list) else ()
 
 
 def by_place(problem: Problem) -> tuple[bool, int, int, str]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Wi
 from zerosim import units
 from zerosim.errors import InputError, Problem
 from zerosim.spec.complaints import complaints
-from zerosim.spec.document import Document, by_place
+from zerosim.spec.document import DEEPEST, Document, by_place, too_deep
 from zerosim.spec.files import read_text
 from zerosim.spec.yaml_tree import Tree, number, read_tree
 
@@ -98,6 +98,10 @@ def validated(document: Document, schema: type[S]) -> S:
         raise InputError(complaints(error, schema, document)) from None
 
 
+def _nested(source: str) -> Problem:
+    return Problem(source, found="brackets nested too deep", expected=f"at most {DEEPEST} levels")
+
+
 def _yaml(text: str, source: str) -> Tree:
     try:
         return read_tree(text)
@@ -109,7 +113,7 @@ def _yaml(text: str, source: str) -> Tree:
     except yaml.YAMLError as error:
         raise InputError([Problem(source, found=" ".join(str(error).split()), expected="YAML")]) from None
     except RecursionError:
-        raise InputError([Problem(source, found="brackets nested too deep", expected="YAML")]) from None
+        raise InputError([_nested(source)]) from None
 
 
 def _json(text: str, source: str) -> Tree:
@@ -128,7 +132,9 @@ def _json(text: str, source: str) -> Tree:
         found = f"a syntax error ({error.msg[0].lower() + error.msg[1:]})"
         raise InputError([Problem(source, "", found, "JSON", "", error.lineno, error.colno)]) from None
     except RecursionError:
-        raise InputError([Problem(source, found="brackets nested too deep", expected="JSON")]) from None
+        raise InputError([_nested(source)]) from None
+    if too_deep(data):
+        raise InputError([_nested(source)])
     try:
         tree = read_tree(text.replace("\t", " "))
     except (yaml.YAMLError, RecursionError):

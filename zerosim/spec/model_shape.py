@@ -177,5 +177,5 @@ def _count(shape: llama.Shape) -> int:
 def _told(wanted: float, shape: llama.Shape) -> str:
     return (
         f"{show_count(wanted)} parameters: {shape.layers} layers, hidden {shape.hidden}, {shape.heads} heads, "
-        f"ffn {shape.ffn} (gated), vocabulary {shape.vocabulary}, untied = {show_count(_count(shape))}"
+        f"ffn {shape.ffn} (gated), vocabulary {shape.vocabulary}, untied: {show_count(_count(shape))} in all"
     )

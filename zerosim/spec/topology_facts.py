@@ -18,7 +18,7 @@ from zerosim.units import show_flops, show_rate, show_seconds, show_share, show_
 
 SHOWN = ("gpu", "socket", "dram", "nvme", "nic")
 WIRES = {"nvlink": "NVLink", "c2c": "NVLink-C2C", "pcie": "PCIe"}
-FABRICS = {"switch": "one switch for all nodes", "fat_tree": "fat tree, leaves", "rail": "rails, leaves"}
+FABRICS = {"fat_tree": "fat tree, leaves", "rail": "rails, a leaf for each NIC"}
 
 
 def in_a_line(topology: Topology) -> str:
@@ -110,11 +110,11 @@ def _fabric(topology: Topology) -> str:
     fabric = topology.fabric
     if not isinstance(fabric, LeafFabric):
         return f"drawn, {_number(len(fabric.switches()), 'switch', 'es')}"
-    leaves = "" if fabric.kind == "switch" else f" of {fabric.leaf_nodes} nodes"
-    return (
-        f"{FABRICS[fabric.kind]}{leaves}, oversubscription {fabric.oversubscription:g}, "
-        f"{show_seconds(fabric.latency)} through a switch"
-    )
+    delay = f"{show_seconds(fabric.latency)} through a switch"
+    if fabric.kind == "switch":
+        return f"one switch for all nodes, {delay}"
+    spread = f"oversubscription {fabric.oversubscription:g}"
+    return f"{FABRICS[fabric.kind]} of {_number(fabric.leaf_nodes, 'node')}, {spread}, {delay}"
 
 
 def _node(topology: Topology, host: int) -> Iterator[str]:

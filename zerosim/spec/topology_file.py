@@ -32,13 +32,12 @@ def topology_names() -> tuple[str, ...]:
 
 def find_topology(name: str) -> Path:
     """The file of a machine by name."""
-    for place in PLACES:
-        if (place / f"{name}.yaml").is_file():
-            return place / f"{name}.yaml"
-    close = nearest(name, topology_names())
-    raise InputError(
-        [Problem("topology", "", f'"{name}"', "a name (zerosim list topologies) or a file", close and f'"{close}"')]
-    )
+    known = topology_names()
+    if name in known:
+        return next(file for place in PLACES if (file := place / f"{name}.yaml").is_file())
+    close = nearest(name.casefold(), known)
+    expected = "a name (zerosim list topologies) or a path that ends in .yaml"
+    raise InputError([Problem("topology", "", shown(name), expected, close and f'"{close}"')])
 
 
 def named_topology(name: str) -> Topology:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from zerosim.spec.document import Mark, Path
+from zerosim.spec.document import DEEPEST, Mark, Path
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _REPEATED_NODES = 10_000  # nodes that aliases may add
@@ -73,6 +73,9 @@ class _Walk:
         self.tree.positions[path] = _mark(node)
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
+        if len(path) >= DEEPEST:
+            self.mistake(path[:1], node, "brackets nested too deep", f"at most {DEEPEST} levels")
+            return None
         if not self.enter(node, path):
             return None
         if node.tag.removeprefix(_TAG) not in ("map", "seq"):

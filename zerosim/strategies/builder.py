@@ -7,7 +7,7 @@ nothing (the lane already waited for the same op) are not written twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from zerosim.step import (
     NO_CALLS,
@@ -24,6 +24,12 @@ from zerosim.step import (
     communicator,
 )
 
+# An op as it is written: all fields of `Op` but its number and `releases`, which are complete only at the end.
+_Draft = tuple[
+    str, str, Work | None, tuple[int, ...], tuple[int, ...], HostCalls, tuple[int, ...], Phase, int, int | None,
+    tuple[Slice, ...],
+]  # fmt: skip
+
 
 class Builder:
     """Collects ops in issue order; `finish` makes the Step."""
@@ -32,7 +38,8 @@ class Builder:
         self.groups = dict(groups)
         self.phase: Phase = "forward"
         self.micro_batch = 0
-        self._ops: list[Op] = []
+        self._drafts: list[_Draft] = []
+        self._streams: list[str] = []  # of each op
         self._releases: dict[int, list[int]] = {}  # by op number; added to while later ops are written
         self._buffers: list[Buffer] = []
         self._resident: set[int] = set()
@@ -76,7 +83,7 @@ class Builder:
     ) -> int:
         """A collective after the lane's tail. Unless `asynchronous`, the lane's later ops wait for it."""
         stream = communicator(group)
-        after = tuple(op for op in self.tail(lane) if self._ops[op].stream != stream)
+        after = tuple(op for op in self.tail(lane) if self._streams[op] != stream)
         work = Collective(kind, elements, dtype, group)
         number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), layer, reduces)
         if not asynchronous:
@@ -93,7 +100,7 @@ class Builder:
         layer: int | None,
         reduces: tuple[Slice, ...],
     ) -> int:
-        number = len(self._ops)
+        number = len(self._drafts)
         blocking: tuple[int, ...] = ()
         acquires: tuple[int, ...] = ()
         if self._called:
@@ -105,30 +112,16 @@ class Builder:
         if self._acquiring:
             acquires = tuple(self._acquiring)
             self._acquiring.clear()
-        self._ops.append(
-            Op(
-                number,
-                name,
-                stream,
-                work,
-                after,
-                blocking,
-                host,
-                acquires,
-                (),
-                self.phase,
-                self.micro_batch,
-                layer,
-                reduces,
-            )
-        )
+        draft = (name, stream, work, after, blocking, host, acquires, self.phase, self.micro_batch, layer, reduces)
+        self._drafts.append(draft)
+        self._streams.append(stream)
         self._last[stream] = number
         return number
 
     @property
     def next_op(self) -> int:
         """The number of the op that is written next."""
-        return len(self._ops)
+        return len(self._drafts)
 
     # --- waits -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +142,7 @@ class Builder:
     def wait_for(self, lane: str, ops: Iterable[int]) -> None:
         """The lane's next op waits for these ops."""
         for op in ops:
-            self._wait_for(lane, self._ops[op].stream, op)
+            self._wait_for(lane, self._streams[op], op)
 
     def _wait_for(self, lane: str, stream: str, op: int) -> None:
         if stream != lane and self._waited.get((lane, stream), -1) < op:
@@ -188,13 +181,13 @@ class Builder:
 
     def acquire(self, name: str, category: str, size: float) -> int:
         """Allocate, at the issue of the next op."""
-        buffer = self._new(Buffer(name, category, size), born=len(self._ops))
+        buffer = self._new(Buffer(name, category, size), born=len(self._drafts))
         self._acquiring.append(buffer)
         return buffer
 
     def acquire_again(self, buffer: int) -> None:
         """Allocate a resident buffer that was released."""
-        self._born[buffer] = len(self._ops)
+        self._born[buffer] = len(self._drafts)
         self._acquiring.append(buffer)
 
     def release(self, buffer: int, lane: str) -> None:
@@ -220,21 +213,22 @@ class Builder:
         """
         by, before = stop - start, 2 * start - stop
 
-        def moved(ops: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple([op + by if op >= before else op for op in ops]) if ops else ops
-
         fresh: dict[int, int] = {}
-        for number, op in enumerate(self._ops[start:stop], start + by):
-            _, name, stream, work, after, host_waits, host, acquires, _, phase, _, layer, reduces = op
+        for number, draft in enumerate(self._drafts[start:stop], start + by):
+            name, stream, work, after, waits, host, acquires, phase, _, layer, reduces = draft
+            if after:
+                after = tuple([op + by if op >= before else op for op in after])
+            if waits:
+                waits = tuple([op + by if op >= before else op for op in waits])
             if acquires:
                 for buffer in acquires:
                     fresh[buffer] = self._new(self._buffers[buffer], born=number)
                 acquires = tuple([fresh[buffer] for buffer in acquires])
-            released = self._releases.get(number - by)
-            if released:
-                self._releases[number] = [fresh.get(buffer, buffer) for buffer in released]
-            waits = (moved(after), moved(host_waits), host, acquires, ())
-            self._ops.append(Op(number, name, stream, work, *waits, phase, micro_batch, layer, reduces))
+            if number - by in self._releases:
+                self._releases[number] = [fresh.get(buffer, buffer) for buffer in self._releases[number - by]]
+            draft = (name, stream, work, after, waits, host, acquires, phase, micro_batch, layer, reduces)
+            self._drafts.append(draft)
+        self._streams += self._streams[start:stop]
         self._shift(start, by)
 
     def _shift(self, start: int, by: int) -> None:
@@ -253,12 +247,8 @@ class Builder:
         """The Step. Waits of the host that no later op carries get an op of their own (`end of step`)."""
         if self._blocking or self._called or self._acquiring:
             self.launch("host", "end of step", None)
-        ops = self._ops
-        for number, buffers in self._releases.items():
-            op = ops[number]
-            ops[number] = Op(*op[:8], tuple(buffers), *op[9:])
         return Step(
-            ops=tuple(ops),
+            ops=tuple(self._ops()),
             buffers=tuple(self._buffers),
             resident=frozenset(self._resident),
             groups=self.groups,
@@ -267,3 +257,12 @@ class Builder:
             reductions=reductions,
             notes=tuple(notes),
         )
+
+    def _ops(self) -> Iterator[Op]:
+        releases = self._releases
+        for number, draft in enumerate(self._drafts):
+            name, stream, work, after, waits, host, acquires, phase, micro_batch, layer, reduces = draft
+            freed = tuple(releases[number]) if number in releases else ()
+            yield Op(
+                number, name, stream, work, after, waits, host, acquires, freed, phase, micro_batch, layer, reduces
+            )

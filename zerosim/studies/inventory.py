@@ -18,7 +18,7 @@ from zerosim.units import show_count, show_flops, show_rate, show_size
 Kind = Literal["models", "topologies", "devices", "strategies"]
 
 STRATEGIES = {  # key of `strategy` in a scenario, and what it does; a stage is that of zero_optimization
-    "ddp": "torch DistributedDataParallel: everything on every GPU, all-reduce behind backward",
+    "ddp": "everything on every GPU, all-reduce behind backward (torch)",
     "deepspeed, stage 0": "everything on every GPU, one all-reduce after the last backward",
     "deepspeed, stage 1": "optimizer states sharded over the GPUs",
     "deepspeed, stage 2": "optimizer states and gradients sharded",

@@ -5,35 +5,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from zerosim.errors import InputError, nearest
-from zerosim.spec.loading import Schema, Size, read, validated
+from pydantic import Field
+
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.spec.document import Document, by_place, shown
+from zerosim.spec.loading import Schema, Seconds, Size, read, validated
 
 RUNGS = ("one GPU", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+
+_Number = Annotated[float, Field(gt=0)]
 
 
 class Measured(Schema):
     """What was measured of one rung."""
 
     fits: bool | None = None
-    peak_bytes: Size | None = None
-    step_seconds: float | None = None
-    tokens_per_second: float | None = None
-    relative_throughput: float | None = None
+    model_states_bytes: Annotated[Size, Field(gt=0)] | None = None
+    peak_bytes: Annotated[Size, Field(gt=0)] | None = None
+    step_seconds: Annotated[Seconds, Field(gt=0)] | None = None
+    tokens_per_second: _Number | None = None
+    relative_throughput: _Number | None = None
 
 
 def read_reference(path: str) -> dict[str, dict[str, Any]]:
     """The measured values by rung; InputError with every mistake in the file."""
     document = read(path)
-    if not isinstance(document.data, dict):
-        raise InputError(
-            [document.problem((), "no mapping", "measured values by rung, e.g. ZeRO-1: {peak_bytes: 47 GB}")]
-        )
-    unknown = [rung for rung in document.data if rung not in RUNGS]
-    if unknown:
-        raise InputError(
-            document.problem((rung,), f'"{rung}"', f"one of {', '.join(RUNGS)}", nearest(str(rung), RUNGS))
-            for rung in unknown
-        )
-    return {rung: validated(document.below(rung), Measured).model_dump(exclude_none=True) for rung in document.data}
+    if not isinstance(document.data, Mapping):
+        expected = "measured values by rung, e.g. ZeRO-1: {peak_bytes: 47 GB}"
+        raise InputError([document.problem((), shown(document.data), expected)])
+    problems: list[Problem] = []
+    measured = {rung: _measured(document, rung, problems) for rung in document.data}
+    if problems:
+        raise InputError(sorted(problems, key=by_place))
+    return measured
+
+
+def _measured(document: Document, rung: str, problems: list[Problem]) -> dict[str, Any]:
+    """What is said of one rung, after noting what is wrong there."""
+    if rung not in RUNGS:
+        close = next((known for known in RUNGS if known.casefold() == rung.casefold()), nearest(rung, RUNGS))
+        found = f'unknown rung "{rung}"'
+        problems.append(document.key_problem((rung,), found, f"one of {', '.join(RUNGS)}", close))
+        return {}
+    try:
+        return validated(document.below(rung), Measured).model_dump(exclude_none=True)
+    except InputError as error:
+        problems += error.problems
+        return {}

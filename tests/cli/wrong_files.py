@@ -1,0 +1,199 @@
+"""Right files of every kind that the command reads, and what makes them wrong.
+
+`WRONG`: what is replaced by what, and what is then said. `¦` marks where the mistake should be found, and is taken out.
+"""
+
+from __future__ import annotations
+
+RIGHT = {
+    "scenario.yaml": """\
+title: small
+topology: machine.yaml
+model: config.json
+training:
+  sequence_length: 128
+  micro_batch_size: 2
+  precision: bf16
+strategy:
+  deepspeed: ds.json
+""",
+    "machine.yaml": """\
+name: machine
+node:
+  count: 2
+  gpus: {device: a100_sxm_80, count: 2}
+  nvlink: {kind: switch, bandwidth: 300 GB/s}
+  pcie: {generation: 4, switches: [{gpus: [0], nics: [0]}, {gpus: [1], socket: 1}]}
+  sockets:
+  - {device: epyc_7742, dram: {capacity: 1 TB}}
+  - {device: epyc_7742, dram: {capacity: 1 TB}}
+  nics: {count: 1, bandwidth: 200 Gbps, kind: infiniband}
+fabric: {kind: fat_tree, leaf_nodes: 4}
+overrides:
+- {node: 1, nics: {bandwidth: 100 Gbps}}
+- {gpu: "0.1", compute: 0.8}
+""",
+    "drawn.yaml": """\
+name: drawn
+devices:
+- {name: a, kind: gpu, device: l4}
+- {name: b, kind: gpu, device: l4}
+- {name: cpu, kind: socket, cores: 16}
+- {name: ram, kind: dram, capacity: 64 GB}
+links:
+- {from: a, to: cpu, bandwidth: 31.5 GB/s}
+- {from: b, to: cpu, bandwidth: 31.5 GB/s}
+- {from: cpu, to: ram, bandwidth: 80 GB/s, duplex: half}
+""",
+    "config.json": """\
+{
+  "model_type": "llama",
+  "hidden_size": 256,
+  "intermediate_size": 512,
+  "num_hidden_layers": 2,
+  "num_attention_heads": 4,
+  "vocab_size": 1000
+}
+""",
+    "ds.json": """\
+{
+  "bf16": {"enabled": true},
+  "train_micro_batch_size_per_gpu": 2,
+  "zero_optimization": {
+    "stage": 2,
+    "overlap_comm": true,
+    "reduce_bucket_size": 500000
+  }
+}
+""",
+    "reference.yaml": """\
+DDP: {fits: true}
+ZeRO-1: {peak_bytes: 47 GB, step_seconds: 5 s, relative_throughput: 1}
+""",
+}
+MARK = "¦"
+
+WRONG = {
+    "scenario.yaml": [
+        ("title: small", "¦titel: small", 'titel: found unknown key "titel"; expected one of'),
+        ("title: small", "title: ¦[small]", "title: found a list; expected text"),
+        ("title: small", 'title: ¦"a\\nb"', 'title: found "a\\nb"; expected one line of text'),
+        ("title: small", "title: small\n¦title: x", 'title: found the key "title" again; expected each key once'),
+        ("title: small", "nodes: ¦0", "nodes: found 0; expected"),
+        ("title: small", "nodes: ¦1.5", "nodes: found 1.5; expected a whole number"),
+        ("title: small", "nodes: ¦99999999", "nodes: found 99999999; expected from 1 to 2 nodes"),
+        ("title: small", "gpus: ¦99999999999999", "gpus: found 99999999999999; expected as many as"),
+        ("machine.yaml", "¦dgx-a100-8O", 'topology: found "dgx-a100-8O"; expected a topology'),
+        ("machine.yaml", "¦nowhere.yaml", 'topology: found "nowhere.yaml"; expected a file below this folder'),
+        ("config.json", "¦lama-2-7b", 'model: found "lama-2-7b"; expected a model'),
+        ("config.json", "{layers: 2, hidden: ¦7, heads: 2}", "model.hidden: found 7; expected a multiple of heads"),
+        ("config.json", "{parameters: ¦many}", 'model.parameters: found "many"; expected a count such as "500m"'),
+        ("config.json", "{parameters: ¦1e300}", "model.parameters: found"),
+        ("128", "¦-128", "training.sequence_length: found -128; expected a whole number"),
+        ("128", "¦.nan", "training.sequence_length: found nan; expected a whole number"),
+        ("128", "¦.inf", "training.sequence_length: found inf; expected a whole number"),
+        ("128", "¦1e308", "training.sequence_length: found"),
+        ("128", "¦" + "9" * 5000, "training.sequence_length: found inf; expected a whole number"),
+        ("128", "¦[[[[128]]]]", "training.sequence_length: found a list; expected a whole number"),
+        ("_batch_size: 2", "_batch_size: 2\n  gradient_accumulation_steps: ¦9999999", "found 9999999; expected at"),
+        ("bf16", "¦int4", 'training.precision: found "int4"; expected "fp32", "fp16" or "bf16"'),
+        ("deepspeed: ds.json", "¦deepsped: ds.json", 'deepsped: found unknown key "deepsped"; expected one of'),
+        ("deepspeed: ds.json", "deepspeed: ¦3", "strategy.deepspeed: found 3; expected a path or a mapping"),
+        ("deepspeed: ds.json", "ddp: {bucket_cap_mb: ¦-1}", "strategy.ddp.bucket_cap_mb: found -1; expected"),
+        ("deepspeed: ds.json", "ddp: {bucket_cap_mb: ¦.inf}", "strategy.ddp.bucket_cap_mb: found inf; expected"),
+        ("training:", "training: ¦!!python/object:os.system", "found the tag tag:yaml.org,2002:python"),
+    ],
+    "machine.yaml": [
+        ("300 GB/s", "¦300 GBs", 'node.nvlink.bandwidth: found "300 GBs"; expected a rate such as'),
+        ("300 GB/s", "¦-1", "node.nvlink.bandwidth: found -1; expected a rate such as"),
+        ("300 GB/s", "¦1e-320", "node.nvlink.bandwidth: found 1e-320; expected a number greater than or equal to 1"),
+        ("300 GB/s", "¦1e308", "node.nvlink.bandwidth: found 1e+308; expected a number less than or equal to"),
+        ("300 GB/s", "¦.nan", 'node.nvlink.bandwidth: found nan; expected a rate such as "25 GB/s", finite'),
+        ("kind: switch", "¦knid: switch", 'node.nvlink.knid: found unknown key "knid"; expected one of'),
+        ("kind: switch", "kind: pairs, pairs: [[0, 1, ¦0]]", "nvlink.pairs.0.2: found 0; expected at least 1 link"),
+        ("kind: switch", "kind: pairs, pairs: [¦[0]]", "found a list of 1; expected a list of at least 2"),
+        ("name: machine", "name: ¦7", "name: found 7; expected text"),
+        ("name: machine", 'name: ¦""', 'name: found ""; expected text that is not empty'),
+        ("count: 2\n", "count: ¦1000000000\n", "node.count: found 1000000000; expected a number less than"),
+        ("count: 2}", "count: ¦100000000}", "node.gpus.count: found 100000000; expected"),
+        ("a100_sxm_80", "¦a100_sxm80", 'node.gpus.device: found "a100_sxm80"; expected a GPU of the catalogue'),
+        ("gpus: [1]", "gpus: [¦2]", "node.pcie.switches.1.gpus.0: found GPU 2; expected a GPU from 0 to 1"),
+        ("1 TB", "¦1 TBB", 'node.sockets.0.dram.capacity: found "1 TBB"; expected a size such as'),
+        ("count: 1, b", "count: ¦9999999, b", "node.nics.count: found 9999999; expected"),
+        ("  nics: {count: 1, bandwidth: 200 Gbps, kind: infiniband}\n", "", "found NIC 0; expected no NIC"),
+        ("fat_tree", "¦tree", 'fabric.kind: found "tree"; expected'),
+        ("leaf_nodes: 4", "oversubscription: ¦.inf", "fabric.oversubscription: found inf; expected"),
+        ("node: 1,", "node: ¦7,", "overrides.0.node: found node 7; expected a node from 0 to 1"),
+        ('"0.1"', "¦0.1", "overrides.1.gpu: found 0.1; expected node and GPU as text"),
+        ("0.8", "¦0", "overrides.1.compute: found 0; expected"),
+        ("name: machine", "name: machine\n¦name: x", 'name: found the key "name" again; expected each key once'),
+    ],
+    "drawn.yaml": [
+        ("31.5 GB/s", "¦31.5 GBs", 'links.0.bandwidth: found "31.5 GBs"; expected a rate such as'),
+        ("31.5 GB/s", "¦0", "links.0.bandwidth: found 0; expected a number greater than or equal to 1"),
+        ("31.5 GB/s", "¦.inf", "links.0.bandwidth: found inf; expected a rate such as"),
+        ("kind: gpu", "kind: ¦gpuu", 'devices.0.kind: found "gpuu"; expected "gpu", '),
+        ("device: l4", "device: ¦l5", 'devices.0.device: found "l5"; expected a GPU of the catalogue'),
+        ("device: l4", "¦devise: l4", 'devices.0.devise: found unknown key "devise"; expected one of'),
+        ("name: b", "name: ¦7", "devices.1.name: found 7; expected text"),
+        ("name: a,", "name: a, node: ¦99999999999999,", "devices.0.node: found 99999999999999; expected"),
+        ("capacity: 64 GB", "capacity: ¦-64 GB", 'devices.3.capacity: found "-64 GB"; expected a size'),
+        ("cores: 16", "cores: ¦.nan", "devices.2.cores: found nan; expected a finite number"),
+        ("to: cpu", "to: ¦cpuu", 'links.0.to: found "cpuu"; expected a device of the list; nearest "cpu"'),
+        ("- {from: a, to: cpu", "- ¦{from: a, to: a", "links.0: found a link from a to itself; expected two devices"),
+        ("- {from: a, to: cpu, bandwidth: 31.5 GB/s}\n", "", "found no route from 0.a to 0.b; expected links"),
+        ("duplex: half", "duplex: ¦quarter", 'links.2.duplex: found "quarter"; expected "full", "half" or "simplex"'),
+        ("devices:", "devices: ¦[]\nx:", "devices: found a list of 0; expected a list of at least 1"),
+        ("name: drawn", "name: drawn\n¦node: {}", 'found unknown key "node"; expected one of devices, links, name'),
+    ],
+    "config.json": [
+        ("256", "¦-256", "hidden_size: found -256; expected a whole number from 1"),
+        ("256", "¦256.5", "hidden_size: found 256.5; expected a whole number"),
+        ("256", '¦"wide"', 'hidden_size: found "wide"; expected a whole number'),
+        ("256", "¦NaN", "hidden_size: found nan; expected a whole number"),
+        ("256", "¦1e999", "hidden_size: found inf; expected a whole number"),
+        ("256", "¦" + "9" * 5000, "hidden_size: found inf; expected a whole number"),
+        ("256", "¦[256]", "hidden_size: found a list; expected a whole number"),
+        ('"hidden_size": 256,', "", "hidden_size: found nothing; expected a whole number"),
+        ('"hidden_size": 256', '"hidden_size": 256, ¦"hidden_size": 1', 'found the key "hidden_size" again; expected'),
+        ('"num_hidden_layers": 2', '"num_hidden_layers": ¦1000000000', "num_hidden_layers: found 1000000000; expected"),
+        ('"llama"', '¦"lama"', 'model_type: found "lama", an architecture that is not modelled; expected one of'),
+        ('"llama"', "¦7", "model_type: found 7, an architecture that is not modelled; expected one of"),
+        ('"num_attention_heads": 4', '"num_attention_heads": 3', "hidden_size: found 256; expected a multiple of"),
+        ('"vocab_size"', '¦"text_config": {}, "vocab_size"', "found a model of several parts (text_config); expected"),
+        ('"vocab_size": 1000', '"vocab_size": 1000,', "found a syntax error (expecting property name"),
+    ],
+    "ds.json": [
+        ('"stage": 2', '"stage": ¦4', "zero_optimization.stage: found 4; expected 0, 1, 2 or 3"),
+        ('"stage": 2', '"stage": ¦' + "9" * 400, "zero_optimization.stage: found 999"),
+        ('"stage": 2', '"stage": ¦null', "zero_optimization.stage: found null; expected 0, 1, 2 or 3"),
+        ('"overlap_comm"', '¦"overlap_com"', '.overlap_com: found unknown key "overlap_com"; expected'),
+        ("500000", "¦-1", "zero_optimization.reduce_bucket_size: found -1; expected an integer, 0 or more"),
+        ("500000", '¦"5OOm"', 'zero_optimization.reduce_bucket_size: found "5OOm"; expected an integer'),
+        ("500000", "¦" + "9" * 30, "zero_optimization.reduce_bucket_size: found"),
+        ('"train_micro_batch_size_per_gpu": 2', '"train_batch_size": ¦7', "train_batch_size: found 7; expected"),
+        ("gpu\": 2", 'gpu": ¦0', "train_micro_batch_size_per_gpu: found 0; expected an integer, 1 or more"),
+        ("gpu\": 2", 'gpu": ¦3', "train_micro_batch_size_per_gpu: found 3; expected 2, as training.micro_batch_size"),
+        ("gpu\": 2", 'gpu": 2, "optimizer": {"type": ¦"Adamm"}', 'type: found "Adamm"; expected an optimizer'),
+        ('{"enabled": true}', "¦3", "bf16: found 3; expected a mapping such as {enabled: true}"),
+        ('{"enabled": true}', '{¦"enable": true}', 'bf16.enable: found unknown key "enable"; expected'),
+        ('"bf16": {"enabled": true}', '"bf16": {}, ¦"bf16": {}', 'found the key "bf16" again; expected each key once'),
+        ('"bf16": {', '"bf16" {', "found a syntax error (expecting"),
+        ('"stage": 2', '"stage": 2, ¦"a\\nb": 1', 'found unknown key "a\\nb"; expected a key of zero_optimization'),
+    ],
+    "reference.yaml": [
+        ("47 GB", "¦47 GBB", 'ZeRO-1.peak_bytes: found "47 GBB"; expected a size such as'),
+        ("47 GB", "¦-47 GB", 'ZeRO-1.peak_bytes: found "-47 GB"; expected a size'),
+        ("47 GB", "¦0", "ZeRO-1.peak_bytes: found 0; expected a number greater than 0"),
+        ("5 s", "¦.nan", "ZeRO-1.step_seconds: found nan; expected a time"),
+        ("5 s", "¦.inf", "ZeRO-1.step_seconds: found inf; expected a time"),
+        ("throughput: 1", "throughput: ¦.nan", "ZeRO-1.relative_throughput: found nan; expected"),
+        ("throughput: 1", "throughput: ¦-1", "ZeRO-1.relative_throughput: found -1; expected"),
+        ("throughput: 1", "throughput: ¦fast", 'ZeRO-1.relative_throughput: found "fast"; expected a number'),
+        ("fits: true", "fits: ¦perhaps", 'DDP.fits: found "perhaps"; expected true or false'),
+        ("fits: true", "¦fit: true", 'DDP.fit: found unknown key "fit"; expected one of'),
+        ("ZeRO-1:", "¦zero-1:", 'zero-1: found unknown rung "zero-1"; expected one of one GPU, DDP'),
+        ("{fits: true}", "¦[1]", "DDP: found a list; expected a mapping"),
+        ("ZeRO-1:", "¦DDP:", 'DDP: found the key "DDP" again; expected each key once'),
+    ],
+}  # fmt: skip
