@@ -30,7 +30,8 @@ class Simulation(Timeline):
 
     def summary(self) -> Summary:
         """Every number that a report shows."""
-        return summarize(self, facts(self.scenario, self.notes))
+        with _no_collection():
+            return summarize(self, facts(self.scenario, self.notes))
 
 
 def simulate(scenario: Scenario) -> Simulation:
@@ -39,16 +40,16 @@ def simulate(scenario: Scenario) -> Simulation:
         step = build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
         priced = price(step, scenario.topology)
         played = play(step, priced.classes, priced.demands, priced.supply)
-    return Simulation(
-        step=played.step,
-        classes=played.classes,
-        spans=played.spans,
-        demands=played.demands,
-        supply=played.supply,
-        events=played.events,
-        scenario=scenario,
-        notes=priced.notes,
-    )
+        return Simulation(
+            step=played.step,
+            classes=played.classes,
+            spans=played.spans,
+            demands=played.demands,
+            supply=played.supply,
+            events=played.events,
+            scenario=scenario,
+            notes=priced.notes,
+        )
 
 
 def facts(scenario: Scenario, notes: tuple[str, ...] = ()) -> Facts:

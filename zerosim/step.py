@@ -123,11 +123,6 @@ class HostCalls(NamedTuple):
     hook_parameters: int = 0  # parameters looked at in those
     reads: int = 0  # device-to-host scalar reads (`.item()`), beside the waiting
 
-    def __add__(self, other: object) -> HostCalls:
-        if not isinstance(other, HostCalls):
-            return NotImplemented
-        return HostCalls(*(a + b for a, b in zip(self, other, strict=True)))
-
 
 NO_CALLS = HostCalls()
 

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, Overflow
 from numbers import Real
 
 _QUANTITY = re.compile(r"(?P<number>[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?P<unit>\S*)")
@@ -59,7 +59,10 @@ class Dimension:
             likely = [f'"{number} {known}"' for known in _likely(unit, self.units)]
             raise UnitError(text, self.expected, " or ".join(likely))
         factor = self.units[unit] if unit else 1.0
-        return float(Decimal(number) * Decimal(repr(factor)))  # as decimals: "5 us" is the float nearest to 5e-6
+        try:
+            return float(Decimal(number) * Decimal(repr(factor)))  # as decimals: "5 us" is the float nearest to 5e-6
+        except Overflow:
+            return math.inf
 
     def _finite(self, given: object, value: Real | float) -> float:
         try:
@@ -141,7 +144,7 @@ def _scaled(value: float, steps: tuple[tuple[float, str], ...]) -> tuple[str, st
     rounded = float(f"{value:.{_DIGITS}g}")
     fitting = (step for step in steps if abs(rounded) >= step[0])
     scale, prefix = next(fitting, steps[-1]) if rounded else next(step for step in steps if step[0] == 1.0)
-    return _plain(rounded / scale), prefix
+    return _plain(value / scale), prefix
 
 
 def _plain(number: float) -> str:

@@ -36,7 +36,7 @@ def test_collectives_of_one_rank_cost_nothing(strategy: str, precision: str) -> 
     played = simulate(scenario)
     collectives = [op.number for op in played.step.ops if isinstance(op.work, Collective)]
     assert scenario.world_size == 1
-    assert collectives
+    assert bool(collectives) == (strategy != "ddp")  # nobody wraps a model on one GPU
     for number in collectives:
         assert played.demands["all"][number]._replace(host=0.0) == Demand(algorithm="none")
         assert played.spans["all"][number].end == played.spans["all"][number].start

@@ -67,9 +67,9 @@ def test_the_finding_says_tier_op_excess_and_what_was_held() -> None:
     found = finding("ddp")
     assert found.severity == "error"
     told = (
-        "gpu: 156.6 GB",
+        "gpu: 157.2 GB",
         "at loss fwd",
-        "71.59 GB more than the 85.04 GB",
+        "72.16 GB more than the 85.04 GB",
         "optimizer 55.92 GB, parameters 41.68 GB",
     )
     assert [part for part in told if part not in found.message] == []

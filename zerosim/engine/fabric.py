@@ -162,15 +162,17 @@ class Fabric:
 
     def _crowd(self, flow: Flow) -> tuple[list[Flow], int]:
         """The flows joined to this one by a chain of shared resources, and the resources of all of them."""
+        crowd: list[Flow] = []
         reached = flow.mask
-        while True:
+        while len(crowd) < len(self.flows):
             crowd, mask = [], reached
             for each in self.flows:
-                if each.mask & mask:
+                if each.mask & reached:
                     crowd.append(each)
                     reached |= each.mask
-            if reached == mask or len(crowd) == len(self.flows):
-                return crowd, reached
+            if reached == mask:
+                break
+        return crowd, reached
 
     def _pace(self, flow: Flow, rate: Rate, now: float) -> None:
         """From now on the flow goes at this rate."""
@@ -198,7 +200,7 @@ class Fabric:
 
     def _arm(self, flow: Flow, now: float) -> Timeout:
         """Set the flow's timer to its end, and move the process that sleeps on the old one, if any."""
-        delay = max(0.0, flow.finish - now)
+        delay = flow.finish - now if flow.finish > now else 0.0
         timer, before = Timeout(self.env, delay), flow.timer
         if before is not None and before.callbacks:
             timer.callbacks, before.callbacks = before.callbacks, []

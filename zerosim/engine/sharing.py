@@ -10,7 +10,7 @@ fairness of Bonald & Roberts 2015 (Multi-Resource Fairness, SIGMETRICS), which S
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from zerosim.engine.footprints import Footprint, Rate
 
@@ -30,23 +30,22 @@ def share(flows: Sequence[Footprint], capacities: Mapping[int, float]) -> list[R
     waiting = list(range(len(flows)))
     left = {resource: capacities.get(resource, 1.0) for flow in flows for resource, _ in flow.uses}
     while waiting:
-        crossing = _crossing(flows, waiting)
-        settled = _settled(flows, waiting, crossing, left) or _cycle(flows, waiting, crossing, left)
-        for flow, rate in settled.items():
-            for resource, seconds in flows[flow].uses:
-                left[resource] = max(0.0, left[resource] - rate.speed * seconds)
+        settled = _settled(flows, waiting, left) or _cycle(flows, waiting, left)
         rates.update(settled)
         waiting = [flow for flow in waiting if flow not in settled]
+        for flow, rate in settled.items() if waiting else ():
+            for resource, seconds in flows[flow].uses:
+                left[resource] = max(0.0, left[resource] - rate.speed * seconds)
     return [rates[flow] for flow in range(len(flows))]
 
 
-def _crossing(flows: Sequence[Footprint], which: Iterable[int]) -> dict[int, list[int]]:
-    """The flows (of `which`) on each resource."""
-    crossing: dict[int, list[int]] = {}
-    for flow in which:
+def _fair(flows: Sequence[Footprint], waiting: Sequence[int], left: Mapping[int, float]) -> dict[int, float]:
+    """What is left of each resource, in equal parts for the flows (of `waiting`) on it."""
+    users: dict[int, int] = {}
+    for flow in waiting:
         for resource, _ in flows[flow].uses:
-            crossing.setdefault(resource, []).append(flow)
-    return crossing
+            users[resource] = users.get(resource, 0) + 1
+    return {resource: left[resource] / count for resource, count in users.items()}
 
 
 def _offer(flow: Footprint, levels: Mapping[int, float]) -> Rate:
@@ -58,43 +57,34 @@ def _offer(flow: Footprint, levels: Mapping[int, float]) -> Rate:
     return Rate(speed, bottleneck)
 
 
-def _settled(
-    flows: Sequence[Footprint],
-    waiting: Sequence[int],
-    crossing: Mapping[int, Sequence[int]],
-    left: Mapping[int, float],
-) -> dict[int, Rate]:
+def _settled(flows: Sequence[Footprint], waiting: Sequence[int], left: Mapping[int, float]) -> dict[int, Rate]:
     """The flows whose offer of this round is final."""
-    fair = {resource: left[resource] / len(users) for resource, users in crossing.items()}
+    fair = _fair(flows, waiting, left)
     offers = {flow: _offer(flows[flow], fair) for flow in waiting}
-    settled = {flow: rate for flow, rate in offers.items() if rate.speed == flows[flow].alone.speed}
-    if len(settled) == len(waiting):
-        return settled
-    binding: dict[int, list[int]] = {}
+    loose = {  # resources of which some flow is offered less than its part
+        resource
+        for flow, rate in offers.items()
+        for resource, seconds in flows[flow].uses
+        if rate.speed * seconds < fair[resource] * (1 - 2 * _SAME)
+    }
+    settled = {}
     for flow, rate in offers.items():
-        for resource, seconds in flows[flow].uses:
-            if rate.speed * seconds >= fair[resource] * (1 - 2 * _SAME):
-                binding.setdefault(resource, []).append(flow)
-    for resource, bound in binding.items():
-        if len(bound) == len(crossing[resource]):
-            for flow in bound:
-                settled.setdefault(flow, Rate(offers[flow].speed, resource))
+        if rate.speed == flows[flow].alone.speed:
+            settled[flow] = rate
+        elif binding := [resource for resource, _ in flows[flow].uses if resource not in loose]:
+            settled[flow] = Rate(rate.speed, binding[0])
     return settled
 
 
-def _cycle(
-    flows: Sequence[Footprint],
-    waiting: Sequence[int],
-    crossing: Mapping[int, Sequence[int]],
-    left: Mapping[int, float],
-) -> dict[int, Rate]:
+def _cycle(flows: Sequence[Footprint], waiting: Sequence[int], left: Mapping[int, float]) -> dict[int, Rate]:
     """Rates of flows whose bottlenecks depend on each other: the fixed point of the resources' levels.
 
     A resource's level is the share of the flows it limits. All levels move together, so that the order of the flows
     does not matter, and by 1/damping of the way: a flow on k resources passes a change on to k - 1 others at most.
     """
     damping = max(2, max(len(flows[flow].uses) for flow in waiting) - 1)
-    levels = {resource: left[resource] / len(users) for resource, users in crossing.items()}
+    levels = _fair(flows, waiting, left)
+    crossing = {resource: [flow for flow in waiting if flows[flow].mask >> resource & 1] for resource in levels}
     for _ in range(_SWEEPS):
         aims = {
             resource: _level(left[resource], [_elsewhere(flows[flow], resource, levels) for flow in users])

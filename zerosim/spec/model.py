@@ -14,6 +14,7 @@ from typing import Literal
 ModuleKind = Literal[
     "container",  # calls its body; owns at most bare parameters (e.g. a position table)
     "embedding",  # table of outputs columns, looked up per token
+    "relative_bias",  # table of outputs columns, looked up per pair of positions
     "linear",  # inputs -> outputs
     "norm_rms",  # RMSNorm over `outputs`
     "norm_layer",  # LayerNorm over `outputs`
@@ -55,6 +56,7 @@ class Function:
     kv_heads: int = 0
     head_dim: int = 0
     causal: bool = True
+    fp32_softmax: bool = False  # eager attention takes its softmax in fp32 and keeps it beside the 16-bit copy
 
 
 @dataclass(frozen=True, slots=True)

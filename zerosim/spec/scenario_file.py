@@ -6,7 +6,7 @@ one mistake hides no other. Values given in `training` and in the DeepSpeed file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -126,6 +126,7 @@ def _values(book: _Notebook) -> dict[str, Any]:
         return {}
     training = Training(**settings.model_dump(exclude=set(_SHARED)), **shared)
     _assume(book, settings, topology, model)
+    book.findings += _of_training(training)
     calibration = _calibration(book, head)
     title = head.title or Path(book.document.source).stem
     machine_text, model_text = book.parts.plain_topology(), book.parts.plain_model(model.name)
@@ -250,6 +251,20 @@ def _known_changes(changes: Sequence[Change]) -> None:
             wrong.append(Problem(f"--set {change.text}", ".".join(change.path), found, "a key of DeepSpeed", close))
     if wrong:
         raise InputError(wrong)
+
+
+def _of_training(training: Training) -> Iterator[Finding]:
+    """Choices that mean less than they say."""
+    if training.attention != "flash":
+        return
+    if training.activation_checkpointing == "selective":
+        message = (
+            "Selective checkpointing recomputes the attention scores, which flash attention does not keep: no effect."
+        )
+        yield Finding("key-no-effect", "note", message)
+    if training.precision == "fp32":
+        message = "FlashAttention has no fp32 kernel; attention is priced as if it had, at the fp32 rate."
+        yield Finding("fp32-flash", "warning", message, "Set training.attention to eager.")
 
 
 def _calibration(book: _Notebook, head: ScenarioSchema) -> str | None:

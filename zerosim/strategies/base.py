@@ -74,10 +74,12 @@ class Activations:
 class Program(ABC):
     """One strategy writing one step."""
 
-    def __init__(self, model: Model, training: Training, world_size: int, own_linear: bool = False) -> None:
+    def __init__(
+        self, model: Model, training: Training, world_size: int, own_linear: bool = False, autocast: bool = False
+    ) -> None:
         self.training = training
         self.world_size = world_size
-        self.network = compile_network(model, training, own_linear)
+        self.network = compile_network(model, training, own_linear, autocast)
         self.dtype = training.precision
         self.width = DTYPE_BYTES[self.dtype]  # bytes of an element of the compute dtype
         self.builder = Builder({DATA_PARALLEL: Group(DATA_PARALLEL, world_size)})
@@ -185,8 +187,11 @@ class Program(ABC):
         node, work = event.node, event.node.work
         if event.direction == "backward":
             self.activations.backward(node)
-            self._new_gradients(node)
+            second = self._new_gradients(node)
             self._kernels(node, work.backward, "bwd", work.backward_extra)
+            for parameter, buffer in second:
+                held = self._gradients[parameter]
+                self.accumulate(held, buffer, self.network.numels[parameter], self.gradient_width)
             self.activations.done(node)
         else:
             self.activations.forward(node, event.saving)
@@ -201,11 +206,16 @@ class Program(ABC):
         if scratch is not None:
             self.builder.release(scratch, COMPUTE)
 
-    def _new_gradients(self, node: Node) -> None:
+    def _new_gradients(self, node: Node) -> list[tuple[int, int]]:
+        """A buffer for each gradient the node makes; the second ones of tied parameters are returned."""
+        second = []
         for parameter in node.parameters:
-            if self.network.trainable[parameter] and parameter not in self._gradients:
+            if self.network.trainable[parameter]:
                 size = self.network.numels[parameter] * self.gradient_width
-                self._gradients[parameter] = self.builder.acquire("gradient", "gradients", size)
+                buffer = self.builder.acquire("gradient", "gradients", size)
+                if self._gradients.setdefault(parameter, buffer) != buffer:
+                    second.append((parameter, buffer))
+        return second
 
     # --- what several strategies need --------------------------------------------------------------------------------
 

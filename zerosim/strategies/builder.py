@@ -191,8 +191,8 @@ class Builder:
         self._acquiring.append(buffer)
 
     def release(self, buffer: int, lane: str) -> None:
-        """Free: the memory can be reused once the last op now on the lane has ended."""
-        self.release_after(buffer, self._last.get(lane, 0))
+        """Free: the memory can be reused once the lane has done everything it has to do so far."""
+        self.release_after(buffer, max(self.tail(lane), default=0))
 
     def release_after(self, buffer: int, op: int) -> None:
         """Free: the memory can be reused once `op` has ended (never before the op that acquired it)."""

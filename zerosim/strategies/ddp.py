@@ -46,8 +46,10 @@ def buckets(order: list[int], numels: tuple[int, ...], width: int, cap_mib: floa
 
 class DistributedDataParallel(Program):
     def __init__(self, config: Ddp, model: Model, training: Training, world_size: int) -> None:
-        super().__init__(model, training, world_size)
+        autocast = DTYPE_BYTES[config.parameter_dtype] > DTYPE_BYTES[training.precision]
+        super().__init__(model, training, world_size, autocast=autocast)
         self.config = config
+        self.autocast = autocast
         self.buffer_elements = model.buffers
         self.master = DTYPE_BYTES[config.parameter_dtype]
         self.trainable = sum(self.network.trainable_numels)
@@ -57,7 +59,10 @@ class DistributedDataParallel(Program):
         self.missing: list[int] = []
         self.launched = 0
         self.reductions_out: list[int] = []
-        self.casts: dict[int, int] = {}  # 16-bit copies that autocast made of fp32 weights
+        self.casts: dict[int, int] = {}  # 16-bit copies that autocast made, by the first parameter of their module
+        casting = [node for node in self.network.root.walk() if self.autocast and self._casts(node)]
+        self.cast = frozenset(parameter for node in casting for parameter in node.parameters)
+        self.in_blocks = frozenset(node.parameters[0] for node in casting if node.layer is not None)
 
     def _buckets(self) -> list[Bucket]:
         ready = [event.parameter for event in self.backward_events if event.kind == GRADIENT]
@@ -70,8 +75,9 @@ class DistributedDataParallel(Program):
         return buckets(sorted(ready), self.network.numels, self.master, self.config.bucket_cap_mb)[::-1]
 
     @property
-    def autocast(self) -> bool:
-        return self.master > self.width
+    def alone(self) -> bool:
+        """One rank: nobody wraps the model, there is no reducer."""
+        return self.world_size == 1
 
     @property
     def gradient_width(self) -> int:
@@ -79,11 +85,13 @@ class DistributedDataParallel(Program):
 
     @property
     def synchronizes(self) -> bool:
-        return self.boundary_micro_batch or not self.config.no_sync
+        return not self.alone and (self.boundary_micro_batch or not self.config.no_sync)
 
     @property
     def reductions(self) -> tuple[int, ...]:
         n = self.last_micro_batch + 1
+        if self.alone:
+            return ()
         return (n - 1,) if self.config.no_sync else tuple(range(n))
 
     def prepare(self) -> None:
@@ -93,14 +101,16 @@ class DistributedDataParallel(Program):
         resident("optimizer states", "optimizer", float(self.config.optimizer.state_bytes * self.trainable))
         if self.master < 4:
             resident("fp32 master parameters", "optimizer", 4.0 * self.trainable)
-        if not self.config.gradient_as_bucket_view:
+        if not self.alone and not self.config.gradient_as_bucket_view:
             resident("gradient buckets", "buffers", float(self.master * self.trainable))
 
     def begin(self) -> None:
         self.missing = [len(bucket.parameters) for bucket in self.buckets]
         self.launched = 0
         self.reductions_out = []
-        if self.buffer_elements and (self.micro_batch == 0 or not self.config.no_sync):  # not after a no_sync backward
+        if (
+            self.buffer_elements and not self.alone and (self.micro_batch == 0 or not self.config.no_sync)
+        ):  # not after a no_sync backward
             elements = self.buffer_elements
             self.builder.collective(COMPUTE, "broadcast", elements, "fp32", DATA_PARALLEL, name="broadcast buffers")
 
@@ -124,9 +134,25 @@ class DistributedDataParallel(Program):
 
     def after(self, event: Event) -> None:
         if event.direction == "backward" and event.node.parameters:
-            buffer = self.casts.pop(event.node.parameters[0], None)
-            if buffer is not None:
-                self.builder.release(buffer, COMPUTE)
+            self._drop(event.node.parameters[0])
+
+    def turn(self) -> None:
+        """The cache is cleared where autocast ends; backward keeps what it saved, and a checkpointed block nothing."""
+        if self.checkpointed:
+            for parameter in self.in_blocks.intersection(self.casts):
+                self._drop(parameter)
+
+    def _drop(self, parameter: int) -> None:
+        buffer = self.casts.pop(parameter, None)
+        if buffer is not None:
+            self.builder.release(buffer, COMPUTE)
+
+    def _widen(self, parameter: int) -> None:
+        """The gradient of a 16-bit copy comes in 16 bit and is cast to the weight's dtype."""
+        numel = self.network.numels[parameter]
+        narrow = self.builder.acquire("16-bit gradient", "gradients", float(self.width * numel))
+        self.elementwise(COMPUTE, "cast gradient", float((self.width + self.master) * numel))
+        self.builder.release(narrow, COMPUTE)
 
     @staticmethod
     def _casts(node: Node) -> bool:
@@ -136,7 +162,8 @@ class DistributedDataParallel(Program):
     # --- gradients ---------------------------------------------------------------------------------------------------
 
     def gradient(self, parameter: int, buffer: int) -> None:
-        self.builder.call(gradient_hooks=1)
+        if parameter in self.cast:
+            self._widen(parameter)
         held = self.gradients.setdefault(parameter, buffer)
         if held != buffer:
             self.accumulate(held, buffer, self.network.numels[parameter], self.master)
@@ -171,6 +198,9 @@ class DistributedDataParallel(Program):
 
     def boundary(self) -> None:
         optimizer = self.config.optimizer
+        if self.dtype == "fp16":  # torch/amp/grad_scaler.py: unscale in place and look for inf, which the host reads
+            self.elementwise(COMPUTE, "unscale gradients", 2.0 * self.master * self.trainable, len(self.gradients))
+            self.builder.read(COMPUTE)
         extra = 4 + self.master if self.master < 4 else 0  # fp32 master to the 16-bit copy
         kernels = 1 if optimizer.fused else 10 * len(self.gradients)
         work = Pass(float((optimizer.traffic_bytes + extra) * self.trainable), "adam", kernels)

@@ -1,6 +1,6 @@
 """What all DeepSpeed stages share: the timer's synchronisations, the overflow flag, the optimizer on fp32 masters.
 
-HBM bytes per element of a 16-bit model: overflow check 30, flatten 4, cast to fp32 6, scale 8, optimizer 28 (its own
+HBM bytes per element of a 16-bit model: flatten 4, cast to fp32 6, scale 8, optimizer 28 (its own
 figure), cast back 6 (DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py `step`, ops/adam/fused_adam.py).
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, HostCalls, Pass
+from zerosim.step import COMPUTE, DTYPE_BYTES, CollectiveKind, HostCalls, Pass, Slice
 from zerosim.strategies.base import DATA_PARALLEL, Program
 
 MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
-OVERFLOW_BYTES = 30  # cast, isnan, isinf, or, max over a gradient element
-OVERFLOW_SCRATCH = 12  # bytes an element of the largest slice while it is checked
 NORM_BYTES = 18  # cast to fp64 and reduce
 NORM_SCRATCH = 8
 SCALE_BYTES = 8  # fp32 gradient times 1 / (loss scale x clip factor), in place
@@ -54,14 +52,32 @@ class DeepSpeedProgram(Program):
         """Streaming kernels that move `per_element` bytes for each element."""
         return self.elementwise(lane, name, elements * per_element, kernels)
 
-    def flag_reduction(self, elements: int, largest: int, tensors: int) -> None:
-        """Overflow: scan the gradients, reduce one byte (MAX), read it: the host waits."""
-        scratch = self.builder.acquire("overflow check", "optimizer", float(OVERFLOW_SCRATCH * largest))
-        work = Pass(float(OVERFLOW_BYTES * elements), "reduction", 5 * tensors)
-        self.builder.launch(COMPUTE, "overflow check", work, HostCalls(kernels=work.kernels))
-        self.builder.release(scratch, COMPUTE)
+    def overflow_flag(self, lane: str, moved: float, scratch: float, kernels: int) -> None:
+        """Scan the gradients (`moved` bytes, `scratch` meanwhile), reduce one byte (MAX), read it: the host waits."""
+        held = self.builder.acquire("overflow check", "optimizer", scratch)
+        self.builder.launch(lane, "overflow check", Pass(moved, "reduction", kernels), HostCalls(kernels=kernels))
+        self.builder.release(held, lane)
+        self.builder.wait(COMPUTE, lane)
         self.builder.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
         self.builder.read(COMPUTE)
+
+    def reduce_on_wire(
+        self, lane: str, kind: CollectiveKind, elements: int, pieces: tuple[Slice, ...], name: str, received: int
+    ) -> None:
+        """A reduction of gradients, cast before and after where the wire has another dtype (a copy of its own).
+
+        `received`: elements of the result on this rank.
+        """
+        build, wire = self.builder, DTYPE_BYTES[self.wire]
+        copy = None
+        if self.wire != self.dtype:
+            copy = build.acquire("gradients in the communication dtype", "buffers", float(wire * elements))
+            self.pass_over("cast to the communication dtype", elements, self.width + wire, lane=lane)
+        build.collective(lane, kind, elements, self.wire, DATA_PARALLEL, name=name, reduces=pieces)
+        if copy is not None:
+            if received:
+                self.pass_over("cast from the communication dtype", received, self.width + wire, lane=lane)
+            build.release(copy, lane)
 
     def norm_kernels(self, elements: int, largest: int, tensors: int) -> None:
         """Squares in fp64 tensor by tensor."""

@@ -36,7 +36,11 @@ class Work(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What kernels need to know of the training: tokens, sequences, dtype, kernel choices."""
+    """What kernels need to know of the training: tokens, sequences, dtype, kernel choices.
+
+    Under `autocast` (fp32 weights, 16-bit matrix products) embeddings, norms and the residual stream are fp32; a matrix
+    product casts an fp32 input and keeps the copy (torch/amp/autocast_mode.py; only weights are cached).
+    """
 
     tokens: int
     batch: int
@@ -45,14 +49,22 @@ class Shape(NamedTuple):
     flash: bool
     fused: bool
     keep_scores: bool  # attention probabilities are saved (no selective recomputation)
+    autocast: bool = False
 
     @property
     def width(self) -> int:
+        """Bytes of an element that a matrix product makes."""
         return DTYPE_BYTES[self.dtype]
 
+    @property
+    def wide(self) -> int:
+        """Bytes of an element of the residual stream."""
+        return 4 if self.autocast else self.width
 
-def shape_of(training: Training) -> Shape:
+
+def shape_of(training: Training, autocast: bool = False) -> Shape:
     return Shape(
+        autocast=autocast,
         tokens=training.tokens,
         batch=training.micro_batch_size,
         sequence=training.sequence_length,
@@ -63,9 +75,9 @@ def shape_of(training: Training) -> Shape:
     )
 
 
-def work_of(part: Module | Function, shape: Shape) -> Work:
-    """The work of one leaf or function for one micro-batch."""
-    return _TABLE[part.kind](part, shape)
+def work_of(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """The work of one leaf or function for one micro-batch; `reads`: bytes of an element of its input."""
+    return _TABLE[part.kind](part, shape, reads)
 
 
 def stream(size: float, launches: int = 1) -> Kernel:
@@ -80,24 +92,36 @@ def reduction(size: float, launches: int = 1) -> Kernel:
 # --- modules -------------------------------------------------------------------------------------------------------
 
 
-def _nothing(part: Module | Function, shape: Shape) -> Work:
-    return Work()
+def _container(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Nothing, but for the gradients of bare parameters: a sum over what was added or scaled by them."""
+    numel = sum(parameter.numel for parameter in part.parameters) if isinstance(part, Module) else 0
+    return Work(backward=(reduction(2.0 * shape.wide * numel),)) if numel else Work()
 
 
-def _embedding(part: Module | Function, shape: Shape) -> Work:
+def _embedding(part: Module | Function, shape: Shape, reads: int) -> Work:
     """Forward copies a row per token; backward zeroes the dense gradient of the table and adds a row per token."""
-    rows = shape.tokens * part.outputs * shape.width
-    table = part.parameters[0].numel * shape.width if isinstance(part, Module) and part.parameters else 0
+    return _lookup(part, shape, shape.tokens)
+
+
+def _relative_bias(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """A row for each pair of positions, the same for every sequence."""
+    return _lookup(part, shape, shape.sequence**2)
+
+
+def _lookup(part: Module | Function, shape: Shape, count: int) -> Work:
+    rows = count * part.outputs * shape.wide
+    table = part.parameters[0].numel * shape.wide if isinstance(part, Module) else 0
     return Work(
         forward=(stream(2 * rows),),
         backward=(stream(table + 3 * rows, 2),),
-        saved=8.0 * shape.tokens,  # int64 indices
+        saved=8.0 * count,  # int64 indices
         output=rows,
     )
 
 
-def _linear(part: Module | Function, shape: Shape) -> Work:
-    """Forward x·Wᵀ; backward dX = dY·W and dW = dYᵀ·X, and the bias gradient, a column sum."""
+def _linear(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Forward x·Wᵀ; backward dX = dY·W and dW = dYᵀ·X, and the bias gradient, a column sum. A wider input is cast
+    (read and written once each way), and each product that does so saves its own copy."""
     assert isinstance(part, Module)
     tokens, fan_in, fan_out = shape.tokens, part.inputs, part.outputs
     trainable = any(parameter.trainable for parameter in part.parameters)
@@ -105,64 +129,74 @@ def _linear(part: Module | Function, shape: Shape) -> Work:
     backward = [Kernel(Matmul(tuple(products), shape.dtype), len(products))]
     if len(part.parameters) > 1 and trainable:
         backward.append(reduction(tokens * fan_out * shape.width))
+    forward = [Kernel(Matmul(((1, tokens, fan_in, fan_out),), shape.dtype), 1)]
+    casts = reads > shape.width
+    if casts:
+        cast = stream(float(reads + shape.width) * tokens * fan_in)
+        forward, backward = [cast, *forward], [*backward, cast]
+    shared = part.shares_input and not casts
     return Work(
-        forward=(Kernel(Matmul(((1, tokens, fan_in, fan_out),), shape.dtype), 1),),
+        forward=tuple(forward),
         backward=tuple(backward),
-        saved=0.0 if part.shares_input or not trainable else tokens * fan_in * shape.width,
+        saved=0.0 if shared or not trainable else tokens * fan_in * shape.width,
         output=tokens * fan_out * shape.width,
     )
 
 
-def _norm_rms(part: Module | Function, shape: Shape) -> Work:
-    """Eager: to fp32, square, mean, rsqrt, multiply, back, times weight: 36 B an element in 16 bit, 7 launches;
-    backward 72 B in 12. Saves the fp32 input and the normalised one. Fused: read and write once; saves its input."""
+def _norm_rms(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Eager, as LlamaRMSNorm: to fp32 (2+4 bytes an element), square (4+4), mean (4), times rsqrt (4+4), back (4+2),
+    times weight (2+2) = 36 - 4 where a copy is fused into the next read = 36 in 7 launches; without casts 32. Backward
+    makes each of these twice: 72 (64) in 12. Saves the fp32 input and the normalised one. Fused: read and write once
+    (forward), read twice and write once (backward); saves its input."""
     size = float(shape.tokens * part.outputs)
-    w = shape.width
     if shape.fused:
-        return Work((reduction(2 * w * size),), (reduction(4 * w * size, 2),), saved=w * size, output=w * size)
-    forward, backward = (36, 72) if w == 2 else (32, 64)  # no casts in fp32
+        moved = (reduction(2 * reads * size),), (reduction(4 * reads * size, 2),)
+        return Work(*moved, saved=reads * size, output=reads * size)
+    forward, backward = (36, 72) if reads == 2 else (32, 64)
     return Work(
         forward=(reduction(forward * size, 7),),
         backward=(reduction(backward * size, 12),),
-        saved=(4 + w) * size,
-        output=w * size,
+        saved=(4 + reads) * size,
+        output=reads * size,
     )
 
 
-def _norm_layer(part: Module | Function, shape: Shape) -> Work:
+def _norm_layer(part: Module | Function, shape: Shape, reads: int) -> Work:
     """One kernel forward, two backward (torch native_layer_norm), fused or not."""
-    size = float(shape.tokens * part.outputs * shape.width)
+    size = float(shape.tokens * part.outputs * reads)
     return Work((reduction(2 * size),), (reduction(4 * size, 2),), saved=size, output=size)
 
 
-def _activation(part: Module | Function, shape: Shape) -> Work:
-    size = float(shape.tokens * part.outputs * shape.width)
+def _activation(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Forward reads and writes, backward reads two and writes one."""
+    size = float(shape.tokens * part.outputs * reads)
     return Work((stream(2 * size),), (stream(3 * size),), saved=size, output=size)
 
 
-def _dropout(part: Module | Function, shape: Shape) -> Work:
+def _dropout(part: Module | Function, shape: Shape, reads: int) -> Work:
     """Value in and out and a mask of one byte an element."""
     size = float(shape.tokens * part.outputs)
-    moved = (2 * shape.width + 1) * size
-    return Work((stream(moved),), (stream(moved),), saved=size, output=shape.width * size)
+    moved = (2 * reads + 1) * size
+    return Work((stream(moved),), (stream(moved),), saved=size, output=reads * size)
 
 
 # --- functions -----------------------------------------------------------------------------------------------------
 
 
-def _add(part: Module | Function, shape: Shape) -> Work:
-    """Two in, one out; backward adds the gradients of the two branches."""
-    size = float(shape.tokens * part.outputs * shape.width)
-    return Work((stream(3 * size),), (stream(3 * size),), output=size)
+def _add(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """The stream and a branch in, the stream out; backward adds the gradients of the two."""
+    size = float(shape.tokens * part.outputs)
+    moved = (2 * shape.wide + shape.width) * size
+    return Work((stream(moved),), (stream(moved),), output=shape.wide * size)
 
 
-def _multiply(part: Module | Function, shape: Shape) -> Work:
+def _multiply(part: Module | Function, shape: Shape, reads: int) -> Work:
     """gate·up saves both; its product is the next linear's input and counted there."""
-    size = float(shape.tokens * part.outputs * shape.width)
+    size = float(shape.tokens * part.outputs * reads)
     return Work((stream(3 * size),), (stream(5 * size, 2),), saved=2 * size, output=size)
 
 
-def _rotary(part: Module | Function, shape: Shape) -> Work:
+def _rotary(part: Module | Function, shape: Shape, reads: int) -> Work:
     """Eager rotate-half: negate, concatenate, two products, a sum: 10 w an element of q and k, 10 launches."""
     assert isinstance(part, Function)
     size = float(shape.tokens * (part.heads + part.kv_heads) * part.head_dim * shape.width)
@@ -170,7 +204,7 @@ def _rotary(part: Module | Function, shape: Shape) -> Work:
     return Work((stream(moved, launches),), (stream(moved, launches),), output=size)
 
 
-def _attention(part: Module | Function, shape: Shape) -> Work:
+def _attention(part: Module | Function, shape: Shape, reads: int) -> Work:
     assert isinstance(part, Function)
     return _flash(part, shape) if shape.flash else _eager_attention(part, shape)
 
@@ -188,28 +222,33 @@ def _flash(part: Function, shape: Shape) -> Work:
 
 
 def _eager_attention(part: Function, shape: Shape) -> Work:
-    """Scores are written out: QKᵀ, scale, mask, softmax in fp32, PV; 30 B a score in 16 bit each way. Saves q, k, v
-    and the probabilities (2·a·s² a sequence) unless they are recomputed (selective)."""
-    batch, s, d = shape.batch * part.heads, shape.sequence, part.head_dim
+    """Scores are written out, 30 bytes a score in 16 bit each way: products 2+2, scale 4, mask 6, softmax with its
+    casts 6+4+6 (in the model's dtype 4). Saves q, the k and v of every head (repeated where there are fewer), and the
+    probabilities unless they are recomputed (selective): one copy (2·a·s² a sequence), and the fp32 softmax beside it
+    where that is taken in fp32."""
+    batch, s, d, w = shape.batch * part.heads, shape.sequence, part.head_dim, shape.width
     scores = float(batch) * s * s
-    rows = shape.tokens * d * shape.width
-    forward = (Kernel(Matmul(((batch, s, d, s), (batch, s, s, d)), shape.dtype), 2), reduction(30 * scores, 6))
-    gradients = ((batch, s, d, s), (batch, s, s, d), (batch, s, s, d), (batch, s, s, d))
-    backward = (Kernel(Matmul(gradients, shape.dtype), 4), reduction(30 * scores, 6))
+    rows = shape.tokens * d * w
+    repeated = [stream(2.0 * rows * (part.kv_heads + part.heads), 2)] if part.kv_heads < part.heads else []
+    passes = reduction(30 * scores, 6)
+    forward = (*repeated, Kernel(Matmul(((batch, s, d, s), (batch, s, s, d)), shape.dtype), 2), passes)
+    products = ((batch, s, d, s), (batch, s, s, d), (batch, s, s, d), (batch, s, s, d))
+    backward = (Kernel(Matmul(products, shape.dtype), 4), passes, *repeated)
+    kept = (4 + w if part.fp32_softmax and w < 4 else w) if shape.keep_scores else 0
     return Work(
         forward=forward,
         backward=backward if shape.keep_scores else (*forward, *backward),
-        saved=rows * (part.heads + 2 * part.kv_heads) + (shape.width * scores if shape.keep_scores else 0.0),
+        saved=rows * 3 * part.heads + kept * scores,
         output=rows * part.heads,
         forward_extra=4 * scores,  # fp32 softmax
-        backward_extra=(4 + shape.width) * scores,
+        backward_extra=(4 + w) * scores,
     )
 
 
-def _loss(part: Module | Function, shape: Shape) -> Work:
-    """Cross-entropy. Eager: logits to fp32, log-softmax, its gradient in fp32 and back. 16-bit logits and fp32
-    log-softmax live until the backward; the fp32 copy only during the forward, the fp32 gradient during the backward.
-    Fused: the gradient overwrites the logits."""
+def _loss(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Cross-entropy. Eager: logits to fp32 (2+4 bytes a logit), log-softmax (4+4), its gradient (4+4+4) and back (6).
+    16-bit logits and fp32 log-softmax live until the backward; the fp32 copy only during the forward, the fp32 gradient
+    during the backward. Fused: the gradient overwrites the logits."""
     logits, w = float(shape.tokens * part.outputs), shape.width
     if shape.fused:
         return Work((reduction(3 * w * logits),), (stream(2 * w * logits),), saved=w * logits)
@@ -223,10 +262,11 @@ def _loss(part: Module | Function, shape: Shape) -> Work:
     )
 
 
-_TABLE: Mapping[str, Callable[[Module | Function, Shape], Work]] = {
-    "container": _nothing,
-    "identity": _nothing,
+_TABLE: Mapping[str, Callable[[Module | Function, Shape, int], Work]] = {
+    "container": _container,
+    "identity": _container,
     "embedding": _embedding,
+    "relative_bias": _relative_bias,
     "linear": _linear,
     "norm_rms": _norm_rms,
     "norm_layer": _norm_layer,

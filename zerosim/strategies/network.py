@@ -71,24 +71,27 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class _Compiler:
+    """Builds nodes in call order, following the width of the tensor that flows from leaf to leaf."""
+
     shape: Shape
     own_linear: bool
     index: dict[str, int]
     works: dict[tuple[object, ...], Work] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
+    flows: int = 0  # bytes of an element of what flows now
+    read: int = 0  # and of what the last linear read
 
     def node(self, part: Module | Function, layer: int | None) -> Node:
         if isinstance(part, Function):
-            key: tuple[object, ...] = (part.kind, part.outputs, part.heads, part.kv_heads, part.head_dim, part.causal)
-            return Node(part.name, layer, False, (), (), self._work(key, part), (), False, True, True)
+            key: tuple[object, ...] = (*_sizes(part), part.heads, part.kv_heads, part.head_dim, part.causal)
+            work = self._work((*key, part.fp32_softmax), part)
+            return Node(part.name, layer, False, (), (), work, (), False, True, True)
         layer = part.layer if part.layer is not None else layer
         children = tuple(self.node(child, layer) for child in part.body)
         parameters = tuple(self.index[parameter.name] for parameter in part.parameters)
         for parameter in parameters:
             self.uses[parameter] = self.uses.get(parameter, 0) + 1
         shapes = tuple((parameter.shape, parameter.trainable) for parameter in part.parameters)
-        key = (part.kind, part.inputs, part.outputs, part.shares_input, shapes)
-        from_ids = part.kind == "embedding" or any(not child.input_gradient for child in children if child.hooked)
         silent = part.kind == "identity"  # returns tables, not activations
         return Node(
             name=part.name,
@@ -96,18 +99,47 @@ class _Compiler:
             hooked=True,
             parameters=parameters,
             children=children,
-            work=self._work(key, part),
+            work=self._work((*_sizes(part), part.inputs, part.shares_input, shapes), part),
             arrivals=_arrivals(part, parameters, self.own_linear),
             block=part.block,
-            input_gradient=silent or not from_ids,
+            input_gradient=silent or not _looks_up(part, children),
             output_gradient=not silent,
         )
 
     def _work(self, key: tuple[object, ...], part: Module | Function) -> Work:
-        work = self.works.get(key)
+        reads = self._reads(part)
+        work = self.works.get((*key, reads))
         if work is None:
-            work = self.works[key] = work_of(part, self.shape)
+            work = self.works[*key, reads] = work_of(part, self.shape, reads)
         return work
+
+    def _reads(self, part: Module | Function) -> int:
+        """Bytes of an element that the leaf reads; what flows on is what it writes."""
+        shares = isinstance(part, Module) and part.shares_input
+        reads = self.read if shares else self.flows
+        if part.kind in _WIDENS:
+            self.flows = self.shape.wide
+        elif part.kind in _NARROWS:
+            self.flows = self.shape.width
+        if part.kind == "linear":
+            self.read = reads
+        return reads
+
+
+_WIDENS = frozenset({"embedding", "add"})  # what writes the residual stream
+_NARROWS = frozenset({"linear", "attention", "rotary"})  # what computes in the training's precision
+
+
+def _sizes(part: Module | Function) -> tuple[object, ...]:
+    return part.kind, part.outputs
+
+
+def _looks_up(part: Module, children: tuple[Node, ...]) -> bool:
+    """Whether a module is fed indices, which have no gradient: a table, or what calls such a module first."""
+    if part.kind in ("embedding", "relative_bias"):
+        return True
+    first = next((child for child in children if child.output_gradient), None)
+    return first is not None and not first.input_gradient
 
 
 def _arrivals(part: Module, parameters: tuple[int, ...], own_linear: bool) -> tuple[int, ...]:
@@ -117,13 +149,15 @@ def _arrivals(part: Module, parameters: tuple[int, ...], own_linear: bool) -> tu
     return parameters[::-1] if by_addmm else parameters
 
 
-def compile_network(model: Model, training: Training, own_linear: bool = False) -> Network:
+def compile_network(model: Model, training: Training, own_linear: bool = False, autocast: bool = False) -> Network:
     """The model at this batch and precision. Equal modules share one Work.
 
     `own_linear`: nn.Linear is DeepSpeed's (stage 3, `memory_efficient_linear`; runtime/zero/linear.py).
+    `autocast`: fp32 weights, matrix products in the training's precision.
     """
-    shape = shape_of(training)
+    shape = shape_of(training, autocast)
     compiler = _Compiler(shape, own_linear, {parameter.name: i for i, parameter in enumerate(model.parameters)})
+    compiler.flows = compiler.read = shape.wide
     root = compiler.node(model.root, None)
     return Network(
         root=root,
@@ -131,7 +165,7 @@ def compile_network(model: Model, training: Training, own_linear: bool = False) 
         numels=tuple(parameter.numel for parameter in model.parameters),
         trainable=tuple(parameter.trainable for parameter in model.parameters),
         shape=shape,
-        block_input=float(shape.tokens * model.hidden * shape.width),
+        block_input=float(shape.tokens * model.hidden * shape.wide),
         uses=tuple(compiler.uses.get(i, 0) for i in range(len(model.parameters))),
     )
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, REDUCE, Slice
+from zerosim.step import COMPUTE, REDUCE, Slice
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout, OwnerRun, flat_layout
 
 RANK = 0
+OVERFLOW_BYTES = 30  # an element, slice by slice: cast, isnan, isinf, or, max
+OVERFLOW_SCRATCH = 12  # bytes an element of the slice being checked
 
 
 class PartitionedOptimizer(DeepSpeedProgram):
@@ -48,7 +50,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         """A gradient enters the bucket; the bucket is flushed first if it would overflow."""
         numel = self.network.numels[parameter]
         self.builder.call(gradient_hooks=1)
-        self._allocate_bucket()
+        self.allocate_bucket()
         if self.bucket_elements + numel > self.zero.reduce_bucket_size:
             self.flush()
         if numel <= self.zero.reduce_bucket_size and self.zero.contiguous_gradients:
@@ -59,7 +61,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         self.bucket.append(parameter)
         self.bucket_elements += numel
 
-    def _allocate_bucket(self) -> None:
+    def allocate_bucket(self) -> None:
         if self.bucket_buffers or not self.zero.contiguous_gradients:
             return
         size = float(self.width * self.zero.reduce_bucket_size)
@@ -116,45 +118,40 @@ class PartitionedOptimizer(DeepSpeedProgram):
         temporary = self.builder.acquire("flattened bucket", "buffers", self.width * elements) if several else None
         passes = 2 if several else 1
         self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements * passes, passes)
-        self._wire(elements, tuple(piece for run in runs for piece in run.pieces))
+        self._all_reduce(elements, tuple(piece for run in runs for piece in run.pieces))
         if temporary is not None:
             if mine:
                 self.elementwise(self.lane, "copy back my gradients", 2.0 * self.width * mine)
-            self.builder.release(temporary, self.lane) if mine else self._release_on_tail(temporary)
+            self.builder.release(temporary, self.lane)
 
     def _all_reduce_in_place(self, runs: list[OwnerRun]) -> None:
         elements = sum(run.elements for run in runs)
         self.elementwise(self.lane, "scale gradients", 2.0 * self.width * elements)
-        self._wire(elements, tuple(piece for run in runs for piece in run.pieces))
+        self._all_reduce(elements, tuple(piece for run in runs for piece in run.pieces))
 
     def _rooted_reduces(self, runs: list[OwnerRun]) -> None:
         """One reduce per owner, owners in order of first appearance; with overlap a device synchronisation each."""
         by_owner: dict[int, list[Slice]] = {}
         for run in runs:
             by_owner.setdefault(run.owner, []).extend(run.pieces)
-        elements = sum(run.elements for run in runs)
-        self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements)
+        self.pass_over("divide gradients", sum(run.elements for run in runs), 2 * self.width, lane=self.lane)
         for owner, pieces in by_owner.items():
             if self.zero.overlap_comm:
                 self.builder.synchronize()
             size = sum(piece.stop - piece.start for piece in pieces)
-            self.builder.collective(
-                self.lane, "reduce", size, self.wire, DATA_PARALLEL, name=f"reduce to {owner}", reduces=tuple(pieces)
-            )
+            several = len(pieces) > 1
+            flat = self.builder.acquire("flattened run", "buffers", float(self.width * size)) if several else None
+            if several:
+                self.pass_over("flatten gradients", size, 2 * self.width, lane=self.lane)
+            received = size if owner == RANK else 0
+            self.reduce_on_wire(self.lane, "reduce", size, tuple(pieces), f"reduce to {owner}", received)
+            if flat is not None:
+                if received:
+                    self.pass_over("copy back my gradients", size, 2 * self.width, lane=self.lane)
+                self.builder.release(flat, self.lane)
 
-    def _wire(self, elements: int, pieces: tuple[Slice, ...]) -> None:
-        """The all-reduce, with casts around it where the wire has another dtype."""
-        cast = (self.width + DTYPE_BYTES[self.wire]) * float(elements) if self.wire != self.dtype else 0.0
-        if cast:
-            self.elementwise(self.lane, "cast to the communication dtype", cast)
-        self.builder.collective(
-            self.lane, "all_reduce", elements, self.wire, DATA_PARALLEL, name="all-reduce gradients", reduces=pieces
-        )
-        if cast:
-            self.elementwise(self.lane, "cast from the communication dtype", cast)
-
-    def _release_on_tail(self, buffer: int) -> None:
-        self.builder.release_after(buffer, max(self.builder.tail(self.lane)))
+    def _all_reduce(self, elements: int, pieces: tuple[Slice, ...]) -> None:
+        self.reduce_on_wire(self.lane, "all_reduce", elements, pieces, "all-reduce gradients", elements)
 
     def _keep_mine(self) -> None:
         """F7: tensors that intersect my partition are copied whole."""
@@ -180,7 +177,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
             self.accumulate(self.held, self.partition_buffer, self.layout.touched(RANK), self.held_width)
         self.partition_buffer = None
         for buffer in self.bucket_buffers:
-            self._release_on_tail(buffer)
+            self.builder.release(buffer, self.lane)
         self.bucket_buffers.clear()
 
     # --- the optimizer (S1-S11) --------------------------------------------------------------------------------------
@@ -189,7 +186,8 @@ class PartitionedOptimizer(DeepSpeedProgram):
         share, largest = self.layout.share, self.layout.largest_slice(RANK)
         tensors = sum(1 for p in self.layout.order if self.layout.in_partition(p, RANK))
         if self.dtype != "fp32" and self.config.check_grad_overflow:
-            self.flag_reduction(share, largest, tensors)
+            scanned, scratch = float(OVERFLOW_BYTES * share), float(OVERFLOW_SCRATCH * largest)
+            self.overflow_flag(COMPUTE, scanned, scratch, 5 * tensors)
         self.norm_kernels(share, largest, tensors)  # always, clipping or not
         self.builder.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
         self.update(share, () if self.held is None else (self.held,), tensors)

@@ -29,7 +29,11 @@ class Zero0(DeepSpeedProgram):
 
     def prepare(self) -> None:
         self.builder.resident("parameters", "parameters", float(self.width * sum(self.network.numels)))
-        self.optimizer_residents(self.trainable)
+        if self.dtype != "fp32":
+            self.optimizer_residents(self.trainable)
+        else:
+            states = float(self.config.optimizer.state_bytes * self.trainable)
+            self.builder.resident("optimizer states", "optimizer", states)
 
     def gradient(self, parameter: int, buffer: int) -> None:
         self.hold(self.gradients, parameter, buffer)
@@ -73,6 +77,25 @@ class Zero0(DeepSpeedProgram):
             self.builder.release(flat, COMPUTE)
 
     def boundary(self) -> None:
+        if self.dtype == "fp32":
+            self._plain_step()
+        else:
+            self._master_step()
+        self.timer()
+
+    def _plain_step(self) -> None:
+        """fp32 models keep the user's optimizer (engine.py, `_do_optimizer_sanity_check`): clip, step."""
+        build, elements, tensors = self.builder, self.trainable, len(self.gradients)
+        if self.config.gradient_clipping > 0:
+            self.pass_over("gradient norm", elements, 4, tensors)
+            build.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
+            self.pass_over("clip gradients", elements, 8, tensors)
+        self.optimizer_kernels(elements, tensors)
+        for buffer in self.gradients.values():
+            build.release(buffer, COMPUTE)
+        self.gradients.clear()
+
+    def _master_step(self) -> None:
         """FP16_Optimizer.step: fp32 copies parameter by parameter, then one flat copy: 8 bytes more at once."""
         build, elements = self.builder, self.trainable
         tensors = len(self.gradients)
@@ -88,12 +111,9 @@ class Zero0(DeepSpeedProgram):
         for buffer in (copies, *held):
             build.release(buffer, COMPUTE)
         self.pass_over("gradient norm", elements, 4)
-        if self.dtype == "fp32" and self.config.gradient_clipping > 0:
-            build.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
         self.optimizer_kernels(elements, tensors)
         self.pass_over("write parameters", elements, 4 + self.width)
         build.release(flat, COMPUTE)
-        self.timer()
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:

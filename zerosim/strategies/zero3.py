@@ -14,12 +14,14 @@ from typing import NamedTuple
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, GATHER, REDUCE, Step
+from zerosim.step import COMPUTE, GATHER, REDUCE, Slice, Step
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.fetch import Plan, plan_fetches
 from zerosim.strategies.network import Event
 
+OVERFLOW_BYTES = 10  # an element: isinf and isnan over the gradient partition, and the sum of either
+OVERFLOW_SCRATCH = 2  # their boolean results
 OUTSTANDING = 2  # events a host list may hold before it blocks on the oldest (coordinator and stage3.py)
 
 
@@ -48,6 +50,11 @@ class Zero3(DeepSpeedProgram):
         self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
 
     @property
+    def sharded(self) -> bool:
+        """On one rank a parameter is its shard and nothing is gathered (partition_parameters.py, NoGatherHandle)."""
+        return self.world_size > 1
+
+    @property
     def reductions(self) -> tuple[int, ...]:
         return tuple(range(self.last_micro_batch + 1))
 
@@ -58,7 +65,7 @@ class Zero3(DeepSpeedProgram):
         if self.zero.contiguous_gradients:
             resident("gradient bucket", "buffers", float(w * self.zero.reduce_bucket_size))
         self.optimizer_residents(self.share)
-        for p in sorted(self.plan.persistent):
+        for p in sorted(self.plan.persistent) if self.sharded else ():
             self.full[p] = resident("persistent parameter", "parameters", float(w * self.network.numels[p]))
 
     def begin(self) -> None:
@@ -73,6 +80,8 @@ class Zero3(DeepSpeedProgram):
         visit = self.plan.visits[self.visit]
         self.visit += 1
         self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
+        if not self.sharded:
+            return
         for gather in visit.demanded:
             self._gather(gather)
         for gather in visit.collected:
@@ -86,7 +95,7 @@ class Zero3(DeepSpeedProgram):
         released = self.plan.releases[self.post]
         self.post += 1
         self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
-        for parameter in released:
+        for parameter in released if self.sharded else ():
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
     def _gather(self, gather: int) -> None:
@@ -189,30 +198,20 @@ class Zero3(DeepSpeedProgram):
         self.elementwise(
             self.lane, "interleave and divide gradients", 2.0 * self.width * padded * passes, len(members) + 1
         )
-        self._wire("reduce_scatter", padded, members)
+        received = padded // self.world_size
+        self.reduce_on_wire(
+            self.lane, "reduce_scatter", padded, self._pieces(members), "reduce-scatter gradients", received
+        )
         if temporary is not None:
             self.builder.release_after(temporary, self.builder.next_op)
 
     def _all_reduce(self, members: list[int]) -> None:
-        self.elementwise(self.lane, "divide gradients", 2.0 * self.width * self.bucket_elements)
-        self._wire("all_reduce", self.bucket_elements, members)
+        elements = self.bucket_elements
+        self.pass_over("divide gradients", elements, 2 * self.width, lane=self.lane)
+        self.reduce_on_wire(self.lane, "all_reduce", elements, self._pieces(members), "all-reduce gradients", elements)
 
-    def _wire(self, kind: str, elements: int, members: list[int]) -> None:
-        cast = float(self.width + DTYPE_BYTES[self.wire]) * elements if self.wire != self.dtype else 0.0
-        if cast:
-            self.elementwise(self.lane, "cast to the communication dtype", cast)
-        pieces = tuple(self.whole(p) for p in members)
-        self.builder.collective(
-            self.lane,
-            "reduce_scatter" if kind == "reduce_scatter" else "all_reduce",
-            elements,
-            self.wire,
-            DATA_PARALLEL,
-            name=f"{kind.replace('_', '-')} gradients",
-            reduces=pieces,
-        )
-        if cast:
-            self.elementwise(self.lane, "cast from the communication dtype", cast / self.world_size)
+    def _pieces(self, members: list[int]) -> tuple[Slice, ...]:
+        return tuple(self.whole(p) for p in members)
 
     def epilogue(self) -> None:
         """Reduce the rest; the host waits for the reduction lane; modules without a post-hook are released."""
@@ -221,7 +220,7 @@ class Zero3(DeepSpeedProgram):
         self.builder.block(self.builder.tail(self.lane))
         self.fetch_events.clear()  # compute waited for every collection, the reduction lane for compute
         self.reduce_events.clear()
-        for parameter in self.plan.leftovers:
+        for parameter in self.plan.leftovers if self.sharded else ():
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
     # --- the optimizer -----------------------------------------------------------------------------------------------
@@ -230,16 +229,17 @@ class Zero3(DeepSpeedProgram):
         largest = max(self.shards, default=0)
         groups = self.sub_groups()
         norm = "fp64" if self.zero.offload_optimizer.device == "none" else "fp32"  # the offloaded sum is kept in fp32
-        for parameter in sorted(self.plan.persistent):
-            self.builder.release(self.full[parameter], COMPUTE)
+        for buffer in self.full.values():  # the persistent ones
+            self.builder.release(buffer, COMPUTE)
         if self.dtype == "fp16":
-            self.flag_reduction(self.share, largest, len(groups))
+            scanned = float(OVERFLOW_BYTES * self.share)
+            self.overflow_flag(self.lane, scanned, float(OVERFLOW_SCRATCH * self.share), len(groups))
         for group in groups:
             self.norm_kernels(sum(self.shards[p] for p in group), largest, len(group))
             self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
         for group in groups:
             self.update(sum(self.shards[p] for p in group), tensors=len(group))
-        for parameter in sorted(self.plan.persistent):
+        for parameter in self.full:
             self._gather_persistent(parameter)
         self.builder.synchronize()
         self.timer()

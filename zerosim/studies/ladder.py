@@ -99,13 +99,31 @@ def _rung(plan: _Plan, base: float | None) -> Rung:
         rung=plan.name,
         strategy="ddp" if isinstance(scenario.strategy, Ddp) else f"zero{plan.stage}",
         fits=summary.fits,
-        model_states_bytes=model_states(plan.stage, scenario.model.numel, scenario.world_size),
+        model_states_bytes=model_states(plan.stage, scenario.model.numel, scenario.world_size, _bytes_each(scenario)),
         peak_bytes=summary.memory["gpu"].peak_bytes,
         step_seconds=seconds,
         tokens_per_second=tokens,
         relative_throughput=tokens / base if base and summary.fits else None,
         reason=_reason(summary),
     )
+
+
+def _bytes_each(scenario: Scenario) -> tuple[int, int, int]:
+    """Bytes a parameter of weights, gradients, and of the optimizer with its fp32 master, if it has one."""
+    strategy = scenario.strategy
+    weight: str
+    gradient: str
+    if isinstance(strategy, Ddp):
+        weight = gradient = strategy.parameter_dtype
+        master = weight != "fp32"
+    else:
+        weight = scenario.training.precision
+        gradient = strategy.grad_accum_dtype or weight
+        master = weight != "fp32" or strategy.zero.stage > 0
+    return _WIDTHS[weight], _WIDTHS[gradient], strategy.optimizer.state_bytes + (4 if master else 0)
+
+
+_WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def _rest(plan: _Plan, seconds: float) -> float:

@@ -29,10 +29,15 @@ class Entry:
         return asdict(self)
 
 
-def model_states(stage: int, parameters: float, gpus: int) -> float:
-    """Bytes of weights, gradients and optimizer states on each GPU."""
+MIXED_PRECISION_ADAM = (WEIGHT, GRADIENT, OPTIMIZER)
+
+
+def model_states(
+    stage: int, parameters: float, gpus: int, bytes_each: tuple[int, int, int] = MIXED_PRECISION_ADAM
+) -> float:
+    """Bytes of weights, gradients and optimizer states on each GPU; `bytes_each` of these a parameter."""
     divisor = [gpus if stage >= least else 1 for least in (3, 2, 1)]
-    return sum(size * parameters / by for size, by in zip((WEIGHT, GRADIENT, OPTIMIZER), divisor, strict=True))
+    return sum(size * parameters / by for size, by in zip(bytes_each, divisor, strict=True))
 
 
 def ledger(parameters: float, gpus: int, gpus_per_node: int | None = None) -> list[Entry]:

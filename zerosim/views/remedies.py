@@ -62,7 +62,8 @@ def _together(changes: Sequence[Change], excess: float) -> list[Change]:
 
 
 def _shown(changes: Sequence[Change]) -> str:
-    return "; ".join(f"{change.what} (saves about {show_size(change.saves)})" for change in changes)
+    told = "; ".join(f"{change.what} (saves about {show_size(change.saves)})" for change in changes)
+    return told + (", which is not simulated yet" if any("in host memory" in change.what for change in changes) else "")
 
 
 def _more(tier: str) -> str:

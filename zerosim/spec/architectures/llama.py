@@ -141,7 +141,7 @@ def _block(at: Scope, shape: Shape) -> Part:
 def _attention(at: Scope, shape: Shape) -> Part:
     """Projections, rotation, the core, output."""
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    core = at.attention(shape.heads, shape.kv_heads, shape.head_dim)
+    core = at.attention(shape.heads, shape.kv_heads, shape.head_dim, fp32_softmax=True)
     turned = at.rotary(shape.heads, shape.kv_heads, int(shape.head_dim * shape.rotary_share))
     o = at.linear("o_proj", queries, shape.hidden, shape.output_bias)
     if shape.fused:

@@ -72,6 +72,10 @@ class Scope(NamedTuple):
         """At rate 0 torch launches nothing and saves nothing, but the module's hooks fire: stage 3 prefetches there."""
         return self._leaf(name, "dropout" if rate else "container", (), width)
 
+    def relative_bias(self, name: str, buckets: int, heads: int) -> Part:
+        """An embedding of distances, a column a head."""
+        return self._leaf(name, "relative_bias", self._parameters(name, weight=(buckets, heads)), heads)
+
     def identity(self, name: str) -> Part:
         return self._leaf(name, "identity", (), 0)
 
@@ -111,8 +115,11 @@ class Scope(NamedTuple):
     def loss(self, vocabulary: int) -> Function:
         return self._function("loss", "loss", vocabulary)
 
-    def attention(self, heads: int, kv_heads: int, head_dim: int, causal: bool = True) -> Function:
-        return Function(self._name("attention"), "attention", heads * head_dim, heads, kv_heads, head_dim, causal)
+    def attention(
+        self, heads: int, kv_heads: int, head_dim: int, causal: bool = True, fp32_softmax: bool = False
+    ) -> Function:
+        sizes = (heads * head_dim, heads, kv_heads, head_dim)
+        return Function(self._name("attention"), "attention", *sizes, causal, fp32_softmax)
 
     def rotary(self, heads: int, kv_heads: int, head_dim: int) -> Function:
         """The rotation of `head_dim` of the columns of each head."""

@@ -82,9 +82,8 @@ def _attention(at: Scope, name: str, shape: _Shape, causal: bool, biased: bool =
     v = inner.linear("v", shape.hidden, shape.inner, shares=True)
     o = inner.linear("o", shape.inner, shape.hidden)
     core = inner.attention(shape.heads, shape.heads, shape.head_dim, causal)
-    bias = inner.parameter("relative_attention_bias.weight", shape.buckets, shape.heads)
-    own = (bias,) if biased else ()
-    mixed = inner.container((q, k, v, o, *own), (q, k, v, core, o), own)
+    bias = inner.relative_bias("relative_attention_bias", shape.buckets, shape.heads) if biased else None
+    mixed = inner.container((q, k, v, o, bias), (q, k, v, bias, core, o))
     return at.container((mixed, norm, drop), (norm, mixed, drop, at.add(shape.hidden)))
 
 
