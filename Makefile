@@ -8,7 +8,8 @@ run: .venv/core
 	$(BIN)/zerosim run scenarios/seven-b/zero3.yaml
 
 test: .venv/dev .hta/done
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --ignore tests/bench
+	$(BIN)/python -m pytest tests/bench
 	$(HTA)/python -m pytest tests/hta
 
 check: lint types test

@@ -74,6 +74,8 @@ class Activations:
 class Program(ABC):
     """One strategy writing one step."""
 
+    uniform = False  # the boundary's micro-step issues what those before it issue
+
     def __init__(
         self, model: Model, training: Training, world_size: int, own_linear: bool = False, autocast: bool = False
     ) -> None:
@@ -136,7 +138,7 @@ class Program(ABC):
         for micro_batch in range(self.training.gradient_accumulation_steps):
             self.micro_batch = self.builder.micro_batch = micro_batch
             starts.append(self.builder.next_op)
-            if STEADY < micro_batch < self.last_micro_batch:
+            if STEADY < micro_batch and (self.uniform or not self.boundary_micro_batch):
                 self.builder.repeat(starts[-2], starts[-1], micro_batch)
             else:
                 self._micro_step()

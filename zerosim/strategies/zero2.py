@@ -13,6 +13,8 @@ from zerosim.strategies.partitioned import PartitionedOptimizer
 
 
 class Zero2(PartitionedOptimizer):
+    uniform = True
+
     @property
     def reductions(self) -> tuple[int, ...]:
         return tuple(range(self.last_micro_batch + 1))

@@ -33,6 +33,8 @@ class InFlight(NamedTuple):
 
 
 class Zero3(DeepSpeedProgram):
+    uniform = True
+
     def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
         super().__init__(config, model, training, world_size)
         self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
