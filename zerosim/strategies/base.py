@@ -138,7 +138,7 @@ class Program(ABC):
         for micro_batch in range(self.training.gradient_accumulation_steps):
             self.micro_batch = self.builder.micro_batch = micro_batch
             starts.append(self.builder.next_op)
-            if STEADY < micro_batch and (self.uniform or not self.boundary_micro_batch):
+            if micro_batch > STEADY and (self.uniform or not self.boundary_micro_batch):
                 self.builder.repeat(starts[-2], starts[-1], micro_batch)
             else:
                 self._micro_step()
