@@ -124,16 +124,18 @@ class _Coordinator:
 
     def pre(self, node: Node) -> None:
         parameters = self.trace.parameters[self.step]
+        demanded, collected = self._use(node, parameters) if parameters else ((), ())
+        self.visits.append(Visit(demanded, collected, self._prefetch()))
+        self.step += 1
+
+    def _use(self, node: Node, parameters: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The gathers that a module must start, and those it must wait for."""
         demanded = self._gather([p for p in parameters if p not in self.available])
-        collected = []
         for parameter in parameters:
             self.active.setdefault(parameter, set()).add(node)
-            if parameter in self.gather_of:
-                collected.append(self.gather_of.pop(parameter))
+        collected = tuple([self.gather_of.pop(p) for p in parameters if p in self.gather_of])
         self._consume(parameters)
-        prefetched = self._prefetch()
-        self.visits.append(Visit(demanded, tuple(collected), prefetched))
-        self.step += 1
+        return demanded, collected
 
     def _consume(self, parameters: tuple[int, ...]) -> None:
         """Take this module's uses off the queue."""
