@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.scenario import Scenario
-from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.strategy import Ddp, DeepSpeed
 from zerosim.spec.topology import Gpu
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
-from zerosim.views import Facts, Summary, summarize
+from zerosim.views import Choices, Facts, Summary, summarize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,33 +66,32 @@ def facts(scenario: Scenario, notes: tuple[str, ...] = ()) -> Facts:
         peak_flops=_peak_flops(scenario),
         findings=scenario.findings,
         assumptions=(*scenario.assumptions, *notes),
-        applied=_applied(scenario),
+        choices=_choices(scenario),
     )
 
 
 def _peak_flops(scenario: Scenario) -> float:
-    """Of the slowest GPU, dense, at the training dtype; a GPU without that dtype computes in fp32."""
-    precision = scenario.training.precision
-    first = {ranks[0] for ranks in scenario.topology.rank_classes()}
-    gpus = [scenario.topology.gpus[rank] for rank in first]
-    return min(
-        (gpu.figures.peak_flops.get(precision) or gpu.figures.peak_flops["fp32"]) * gpu.compute
-        for gpu in gpus
-        if isinstance(gpu.figures, Gpu)
-    )
+    """Mean over the ranks, dense, at the training dtype; a GPU without that dtype computes in fp32."""
+    topology, precision = scenario.topology, scenario.training.precision
+    total = 0.0
+    for ranks in topology.rank_classes():
+        gpu = topology.gpus[ranks[0]]
+        if isinstance(gpu.figures, Gpu):
+            peaks = gpu.figures.peak_flops
+            total += len(ranks) * gpu.compute * (peaks.get(precision) or peaks["fp32"])
+    return total / scenario.world_size
 
 
-def _applied(scenario: Scenario) -> frozenset[str]:
-    """Remedies against a full memory that are already in use, in the words of the views."""
+def _choices(scenario: Scenario) -> Choices:
+    """What bears on memory."""
     training, strategy = scenario.training, scenario.strategy
-    used: set[str] = set()
-    if isinstance(strategy, DeepSpeed):
-        used.update(f"zero_stage_{stage}" for stage in range(1, strategy.zero.stage + 1))
-    if training.activation_checkpointing == "full":
-        used.add("activation_checkpointing")
-    if training.micro_batch_size == 1:
-        used.add("smallest_micro_batch")
-    return frozenset(used)
+    return Choices(
+        checkpointing=training.activation_checkpointing == "full",
+        micro_batch=training.micro_batch_size,
+        stage=strategy.zero.stage if isinstance(strategy, DeepSpeed) else None,
+        ddp=isinstance(strategy, Ddp),
+        bucket_view=isinstance(strategy, Ddp) and strategy.gradient_as_bucket_view,
+    )
 
 
 @contextmanager

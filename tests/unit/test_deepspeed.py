@@ -304,6 +304,7 @@ _ZEROS = st.builds(
     Zero,
     stage=st.integers(0, 3),
     overlap_comm=st.booleans(),
+    overlap_comm_given=st.just(True),
     contiguous_gradients=st.booleans(),
     reduce_scatter=st.booleans(),
     reduce_bucket_size=st.integers(0, 10**10),

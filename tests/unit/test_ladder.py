@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from zerosim.scenario import Scenario, from_mapping
+from zerosim.scenario import Scenario, from_mapping, load
 from zerosim.simulation import simulate
 from zerosim.spec.strategy import Ddp
 from zerosim.studies import ladder as study
-from zerosim.studies.ladder import Rung, ladder
+from zerosim.studies.ladder import Rung, _zero, ladder
 from zerosim.studies.reference import RUNGS
 
+ROOT = Path(__file__).parents[2]
 ZERO_2: dict[str, Any] = {"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}}
 
 
@@ -93,3 +95,11 @@ def test_every_precision_climbs(precision: str) -> None:
     ddp: dict[str, Any] = {"ddp": {}}
     for strategy in (zero, ddp):
         assert len(ladder(scenario(strategy, gpus=2, training={"precision": precision}))) == 5
+
+
+@pytest.mark.parametrize(("given", "expected"), [("true", [True] * 3), ("null", [False, False, True])])
+def test_overlap_comm_stays_as_given_and_else_is_the_stage_s_own(given: str, expected: list[bool]) -> None:
+    change = f"strategy.deepspeed.zero_optimization.overlap_comm={given}"
+    for name in ("zero1", "zero3"):
+        strategy = load(ROOT / f"scenarios/seven-b/{name}.yaml", [change]).strategy
+        assert [_zero(strategy, stage).zero.overlap_comm for stage in (1, 2, 3)] == expected

@@ -85,7 +85,7 @@ def test_a_stage_proposed_to_ddp_fits(stage: int) -> None:
     ("remedy", "training"),
     [
         ("full activation checkpointing (saves", {"activation_checkpointing": "full"}),
-        ("half the micro-batch (saves", {"micro_batch_size": 2}),
+        ("micro-batch 2 (saves", {"micro_batch_size": 2}),
     ],
 )
 def test_less_activations_fit_where_activations_are_too_many(remedy: str, training: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import json
 
 from tests.timelines import host_optimizer, tiny_step
 from zerosim.report import ops
-from zerosim.step import Attention, Op, Step
+from zerosim.step import Attention, Op, Pass, Step
 
 CONTRACT = [
     "index", "name", "kind", "stream", "phase", "micro_batch", "layer",
@@ -36,9 +36,9 @@ def test_compute_tells_its_flop() -> None:
 
 def test_every_kind_of_work_has_its_word() -> None:
     attention = Attention(1, 1, 2, 2, 3, True, False, "bf16")
-    step = Step((Op(0, "core", "compute", attention), Op(1, "mark", "compute", None)), (), frozenset(), {}, 1)
+    step = Step((Op(0, "core", "compute", attention),), (), frozenset(), {}, 1)
     kinds = [row["kind"] for part in (tiny_step(), host_optimizer().step, step) for row in ops.rows(part)]
-    assert kinds[-4:] == ["compute", "host_compute", "compute", "marker"]
+    assert kinds[-3:] == ["compute", "host_compute", "compute"]
     assert kinds[8:10] == ["compute", "transfer"]
     assert ops.rows(step)[0]["flops"] == 24  # 4 x 1 x 1 x 2 x 2 x 3, halved because causal
 
@@ -53,7 +53,18 @@ def test_table() -> None:
 
 
 def test_a_narrow_screen_cuts_names_first() -> None:
-    long = Step((Op(0, "x" * 90, "compute", None),), (), frozenset(), {}, 1)
+    long = Step((Op(0, "x" * 90, "compute", Pass(8.0, "stream")),), (), frozenset(), {}, 1)
     assert max(map(len, ops.render(long, 100).splitlines())) == 100
     assert "xxxxxxxxxxx…" in ops.render(long, 10)
     assert "x" * 90 in ops.render(long)
+
+
+def test_an_op_that_does_nothing_is_named_by_what_it_waits_for() -> None:
+    work = Pass(8.0, "stream")
+    ops_ = (
+        Op(0, "a", "gather", work),
+        Op(1, "mark", "compute", None, after=(0,)),
+        Op(2, "b", "reduce", work, after=(1,)),
+    )
+    rows = ops.rows(Step(ops_, (), frozenset(), {}, 1))
+    assert [(row["index"], row["after"]) for row in rows] == [(0, []), (2, [0])]

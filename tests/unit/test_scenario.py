@@ -190,3 +190,10 @@ def test_replace_refuses_what_no_scenario_may_be() -> None:
         scenario.replace(training={"sequence_lenght": 2048})
     with pytest.raises(InputError, match="nodes"):
         scenario.replace(nodes=0)
+
+
+def test_nodes_that_are_overridden_are_there() -> None:
+    """A topology of one node, asked for two, of which the second is slow."""
+    change = "topology.overrides=[{node: 1, nics: {bandwidth: 25 Gbps}}]"
+    path = Path(__file__).parents[2] / "scenarios/seven-b/zero3-two-nodes-ib.yaml"
+    assert len(load(path, [change]).topology.rank_classes()) == 2

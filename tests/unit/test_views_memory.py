@@ -7,7 +7,7 @@ from zerosim.errors import Finding
 from zerosim.resources import Supply
 from zerosim.step import Buffer, Op, Step
 from zerosim.timeline import Timeline
-from zerosim.views import Facts, memory, summarize
+from zerosim.views import Choices, Facts, memory, summarize
 from zerosim.views.allocator import CachingAllocator, rounded, segment_size
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -133,8 +133,8 @@ def test_reserved_is_never_below_busy() -> None:
     assert gpu.reserve.curve.peak >= gpu.peak
 
 
-def facts(world_size: int = 2, applied: frozenset[str] = frozenset()) -> Facts:
-    return Facts("tiny", 1, world_size, 100.0, 4.0, 1350.0, 100.0, applied=applied)
+def facts(world_size: int = 2, choices: Choices = Choices()) -> Facts:  # noqa: B008 # a value
+    return Facts("tiny", 1, world_size, 100.0, 4.0, 1350.0, 100.0, choices=choices)
 
 
 def finding(timeline: Timeline, given: Facts | None = None) -> Finding:
@@ -162,8 +162,8 @@ def test_only_changes_that_cover_the_excess_are_named() -> None:
 
 
 def test_what_the_scenario_does_already_is_not_named() -> None:
-    applied = frozenset({"activation_checkpointing", "optimizer_offload"})
-    remedy = finding(tiny(capacity=470 * MB), facts(applied=applied)).remedy
+    choices = Choices(checkpointing=True, offloaded=frozenset({"optimizer"}))
+    remedy = finding(tiny(capacity=470 * MB), facts(choices=choices)).remedy
     assert "checkpointing" not in remedy
     assert "host memory" not in remedy
 

@@ -32,8 +32,15 @@ SHORTEST_NAME = 12  # cells; less says nothing
 
 
 def rows(step: Step) -> list[Row]:
-    """One mapping an op, in issue order; None where a key says nothing about that kind of work."""
-    return [_row(op, step) for op in step.ops]
+    """One mapping an op that does work, in issue order; None where a key says nothing about that kind of work."""
+    told: dict[int, list[int]] = {}  # how each op is named in `after`; one that does nothing by what it waits for
+    made = []
+    for op in step.ops:
+        after = list(dict.fromkeys(other for number in op.after for other in told[number]))
+        told[op.number] = after if op.work is None else [op.number]
+        if op.work is not None:
+            made.append(_row(op, after, step))
+    return made
 
 
 def render(step: Step, width: int | None = None) -> str:
@@ -49,14 +56,14 @@ def render(step: Step, width: int | None = None) -> str:
 
 
 def kind(work: Work | None) -> str:
-    """`compute`, `host_compute`, `transfer`, a collective's name, or `marker`."""
+    """`compute`, `host_compute`, `transfer`, or a collective's name."""
     if isinstance(work, Collective):
         return work.kind
     if isinstance(work, Transfer):
         return "transfer"
     if isinstance(work, HostCompute):
         return "host_compute"
-    return "marker" if work is None else "compute"
+    return "compute"
 
 
 def flops(work: Work | None) -> float | None:
@@ -75,7 +82,7 @@ def moved_bytes(work: Work | None) -> float | None:
     return None
 
 
-def _row(op: Op, step: Step) -> Row:
+def _row(op: Op, after: list[int], step: Step) -> Row:
     work = op.work
     group = step.groups.get(work.group) if isinstance(work, Collective) else None
     size = moved_bytes(work)
@@ -92,7 +99,7 @@ def _row(op: Op, step: Step) -> Row:
         "dtype": work.dtype if isinstance(work, Collective | Matmul | Attention) else None,
         "bytes": _whole(size),
         "group_size": group.size if group else None,
-        "after": list(op.after),
+        "after": after,
         "group": group.name if group else None,
         "host_waits": list(op.host_waits),
         "flops": _whole(flops(work)),

@@ -70,7 +70,7 @@ def _classes(summary: Summary, width: int) -> Iterator[str]:
         f"{_counted(known.ranks, 'rank')} like rank {known.first_rank} {show_seconds(known.waited_seconds)}"
         for known in summary.classes
     )
-    yield clip(f"waited for other ranks: {'; '.join(waits)}", width)
+    yield from _wrapped(f"waited for other ranks: {'; '.join(map(_unbroken, waits))}", width, "")
 
 
 def _time(summary: Summary, width: int, pen: Pen) -> Iterator[str]:

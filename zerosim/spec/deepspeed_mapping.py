@@ -49,7 +49,8 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
 def _zero(zero: Zero) -> dict[str, Any]:
     spelling = {name: alias for alias, name in ALIASES.items()}
     mapping: dict[str, Any] = {}
-    for name in (field.name for field in fields(zero)):
+    defaulted = () if zero.overlap_comm_given else ("overlap_comm",)
+    for name in (field.name for field in fields(zero) if field.name not in ("overlap_comm_given", *defaulted)):
         row, value = ZERO[name], getattr(zero, name)
         if isinstance(value, Offload):
             value = _offload(value, _OFFLOADS[name])

@@ -106,12 +106,13 @@ def _stage(section: Document) -> int:
 
 
 def _zero(section: Document, values: Mapping[str, Any], log: Log) -> Zero:
-    names = {field.name for field in fields(Zero)} - {"overlap_comm", *_OFFLOADS}
+    names = {field.name for field in fields(Zero)} - {"overlap_comm", "overlap_comm_given", *_OFFLOADS}
     plain = {name: value for name, value in values.items() if name in names}
     overlap = values.get("overlap_comm")
     return Zero(
         **plain,
         overlap_comm=values.get("stage", 0) == 3 if overlap is None else overlap,
+        overlap_comm_given=overlap is not None,
         offload_optimizer=_offload(section, "offload_optimizer", Offload(), log),
         offload_param=_offload(section, "offload_param", Offload(buffer_count=5), log),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.changes import Change, changed
 from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.document import Document, shown
+from zerosim.spec.fabric import MOST_NODES
 from zerosim.spec.files import is_file, neighbour
 from zerosim.spec.loading import parse, read
 from zerosim.spec.model_file import model_names
@@ -84,7 +85,16 @@ class Parts:
         return tuple(change.below(len(place)) for change in self.inner if change.path[: len(place)] == place)
 
     def topology(self) -> Part:
-        """The topology."""
+        """The topology, with as many nodes as the scenario asks for where some of them are overridden."""
+        part = self._topology()
+        nodes, data = self.given(("nodes",)), part.document.data
+        node = data.get("node") if isinstance(data, Mapping) and data.get("overrides") else None
+        if isinstance(nodes, int) and isinstance(node, Mapping) and _fewer(node.get("count", 1), nodes):
+            grown = {**data, "node": {**node, "count": nodes}}
+            part = part._replace(document=replace(part.document, data=grown))
+        return part
+
+    def _topology(self) -> Part:
         given = self.given(TOPOLOGY)
         if not isinstance(given, str):
             return Part(self.document.below(*TOPOLOGY))
@@ -148,6 +158,10 @@ class Parts:
     def _no_such_name(self, place: Place, expected: str, known: Sequence[str]) -> InputError:
         given = self.given(place)
         return InputError([self.document.problem(place, shown(given), expected, nearest(given.casefold(), known))])
+
+
+def _fewer(count: Any, nodes: int) -> bool:
+    return isinstance(count, int) and 0 < count < nodes <= MOST_NODES
 
 
 def _leads_into(data: Any, place: Place, change: Change) -> bool:

@@ -53,6 +53,7 @@ class Zero:
     allgather_partitions: bool = True
     allgather_bucket_size: int = 500_000_000
     overlap_comm: bool = False  # resolved: null means True for stage 3, False otherwise
+    overlap_comm_given: bool = False  # it was not null, and stays at another stage
     offload_param: Offload = field(default_factory=lambda: Offload(buffer_count=5))
     offload_optimizer: Offload = field(default_factory=Offload)
     sub_group_size: int = 1_000_000_000

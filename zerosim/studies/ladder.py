@@ -84,10 +84,10 @@ def _ddp(strategy: Strategy) -> Ddp:
 
 
 def _zero(strategy: Strategy, stage: int) -> DeepSpeed:
-    """The scenario's own configuration at another stage; `overlap_comm` as DeepSpeed defaults it where that differs."""
+    """The scenario's own configuration at another stage; `overlap_comm` as given, else as DeepSpeed defaults it."""
     config = strategy if isinstance(strategy, DeepSpeed) else DeepSpeed(optimizer=strategy.optimizer)
     own: Zero = config.zero
-    overlap = own.overlap_comm if (own.stage == 3) == (stage == 3) else stage == 3
+    overlap = own.overlap_comm if own.overlap_comm_given else stage == 3
     return replace(config, zero=replace(own, stage=stage, overlap_comm=overlap))  # type: ignore[arg-type]
 
 

@@ -7,12 +7,14 @@ from zerosim.views.breakdown import Breakdown, Communication, breakdown, communi
 from zerosim.views.critical_path import Link, critical_path
 from zerosim.views.memory import Curve, Holding, TierMemory, memory
 from zerosim.views.phases import phases
+from zerosim.views.remedies import Choices
 from zerosim.views.stalls import Stall, stalls
 from zerosim.views.summary import Facts, Summary, summarize
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
 
 __all__ = [
     "Breakdown",
+    "Choices",
     "Communication",
     "Curve",
     "Facts",

@@ -6,14 +6,14 @@ Running out of memory is a finding, not an exception: the rest of the report is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from zerosim.errors import Finding
 from zerosim.timeline import Timeline
 from zerosim.units import show_seconds, show_share, show_size
 from zerosim.views.breakdown import Breakdown
 from zerosim.views.memory import GPU, TierMemory
-from zerosim.views.remedies import remedy
+from zerosim.views.remedies import Choices, remedy
 from zerosim.views.stalls import HOST, Stall
 from zerosim.views.utilization import ResourceUse, Volume
 
@@ -24,18 +24,18 @@ NEARLY_ALL = 0.99  # of what is exposed: no second cause is worth a word
 
 
 def memory_findings(
-    timeline: Timeline, tiers: Mapping[str, TierMemory], world_size: int, applied: Collection[str] = ()
+    timeline: Timeline, tiers: Mapping[str, TierMemory], world_size: int, choices: Choices
 ) -> Iterator[Finding]:
     """Tiers that overflow, and a GPU on which the caching allocator cannot keep what it reserved."""
     for tier in tiers.values():
         if tier.excess > 0:
-            yield _out_of_memory(timeline, tier, world_size, applied)
+            yield _out_of_memory(timeline, tier, world_size, choices)
     gpu = tiers[GPU]
     if gpu.reserve is not None and gpu.reserve.flushes and not gpu.excess:
         yield _allocator_flush(gpu, gpu.reserve.flushes, gpu.reserve.failures)
 
 
-def _out_of_memory(timeline: Timeline, tier: TierMemory, world_size: int, applied: Collection[str]) -> Finding:
+def _out_of_memory(timeline: Timeline, tier: TierMemory, world_size: int, choices: Choices) -> Finding:
     where = f"at {timeline.step.ops[tier.peak_op].name}" if tier.peak_op is not None else "before the step begins"
     largest = sorted(tier.parts.items(), key=lambda part: -part[1])[:PARTS_NAMED]
     held = ", ".join(f"{name} {show_size(size)}" for name, size in largest if size)
@@ -46,18 +46,19 @@ def _out_of_memory(timeline: Timeline, tier: TierMemory, world_size: int, applie
             f"{tier.tier}: {show_size(tier.peak)} needed {where} ({show_seconds(tier.peak_seconds)} into the step), "
             f"{show_size(tier.excess)} more than the {show_size(tier.capacity)} there are; held: {held}."
         ),
-        remedy=remedy(tier, sum(timeline.step.parameters), world_size, applied),
+        remedy=remedy(tier, sum(timeline.step.parameters), world_size, choices),
     )
 
 
 def _allocator_flush(gpu: TierMemory, flushes: int, failures: int) -> Finding:
     """A flush synchronises the device and costs tens to hundreds of milliseconds, which the step does not contain."""
+    often = "once" if flushes == 1 else f"{flushes} times"
     lost = f"; {failures} requests would not fit even then, by fragmentation" if failures else ""
     return Finding(
         code="allocator-flush",
         severity="warning",
         message=(
-            f"PyTorch's allocator would flush its cache {flushes} times in the step, because reserved memory reaches "
+            f"PyTorch's allocator would flush its cache {often} in the step, because reserved memory reaches "
             f"the {show_size(gpu.capacity)} of the GPU although only {show_size(gpu.peak)} are in use{lost}."
         ),
         remedy="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or leave more room: smaller buckets or batches.",

@@ -1,22 +1,30 @@
 """What would make a step fit: changes and the bytes each one saves, computed from what was held at the peak.
 
 A change is proposed only if its saving covers what is missing; where none does alone, the smallest combination of the
-largest savings is. The view knows no scenario: `applied` names the changes that it has made (see `APPLIED`). Where it
-does not say that a state is sharded, the state's bytes per element of the model do.
+largest savings is. The view knows no scenario, only the `Choices` that its maker tells it. Where these do not say
+that a state is sharded, the state's bytes per element of the model do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zerosim.units import show_count, show_share, show_size
 from zerosim.views.memory import GPU, TierMemory
 
-APPLIED = (
-    "activation_checkpointing", "smallest_micro_batch", "zero_stage_1", "zero_stage_2", "zero_stage_3",
-    "optimizer_offload", "parameter_offload",
-)  # fmt: skip
+
+class Choices(NamedTuple):
+    """What the scenario has chosen that bears on memory. None: not known."""
+
+    checkpointing: bool = False
+    micro_batch: int | None = None  # sequences per GPU
+    stage: int | None = None  # of ZeRO; None for DDP too
+    ddp: bool = False
+    bucket_view: bool = False  # DDP's gradients live in its buckets
+    offloaded: frozenset[str] = frozenset()  # states in host memory: optimizer, parameters
+
 
 # Bytes per element of a state that is not sharded: Adam's two moments in fp32 (8; with a master copy 12), and a copy
 # of the gradients or parameters in 16 bits (2). Rajbhandari et al. 2020, ZeRO, section 3.1.
@@ -26,6 +34,8 @@ STAGE = {"optimizer": 1, "gradients": 2, "parameters": 3}  # the ZeRO stage that
 # Full recomputation keeps 2 of about 34 bytes per token and hidden unit of a layer (Korthikanti et al. 2022, table 2).
 KEPT_WHEN_RECOMPUTED = 2 / 34
 BUCKET_BYTES = 2  # an element of a bucket in 16 bits
+SHARDED_BYTES = {"parameters": 2, "gradients": 2, "optimizer": 12}  # per element under DeepSpeed, as above
+DEFAULT_BUCKET = 500_000_000  # elements: DeepSpeed's reduce_bucket_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +47,10 @@ class Change:
     acts_on: frozenset[str]  # parts; two changes of one part do not add up
 
 
-def remedy(tier: TierMemory, elements: int, world_size: int, applied: Collection[str]) -> str:
+def remedy(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> str:
     """What to do when `tier` overflows; `elements` are the model's trainable parameters, 0 if unknown."""
     excess = tier.excess
-    changes = _changes(tier, elements, world_size, applied)
+    changes = _changes(tier, elements, world_size, choices)
     enough = [change for change in changes if change.saves >= excess]
     if enough:
         return f"{'Any of: ' if len(enough) > 1 else ''}{_shown(enough)}."
@@ -70,40 +80,56 @@ def _more(tier: str) -> str:
     return "GPUs with more memory" if tier == GPU else f"nodes with more {tier}"
 
 
-def _changes(tier: TierMemory, elements: int, world_size: int, applied: Collection[str]) -> list[Change]:
+def _changes(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> list[Change]:
     """Those that save something, the largest saving first."""
     if tier.tier == GPU:
         found = [
-            *_on_activations(tier, applied),
-            *_on_states(tier, elements, world_size, applied),
-            *_on_buffers(tier),
+            *_on_activations(tier, choices),
+            *_on_states(tier, elements, world_size, choices),
+            *_on_buffers(tier, choices),
         ]
     else:
         found = _on_host(tier)
     return sorted((change for change in found if change.saves > 0), key=lambda change: -change.saves)
 
 
-def _on_activations(tier: TierMemory, applied: Collection[str]) -> list[Change]:
+def _on_activations(tier: TierMemory, choices: Choices) -> Iterator[Change]:
     held, part = tier.parts["activations"], frozenset({"activations"})
-    found = []
-    if "activation_checkpointing" not in applied:
-        found.append(Change("full activation checkpointing", held * (1 - KEPT_WHEN_RECOMPUTED), part))
-    if "smallest_micro_batch" not in applied:
-        found.append(Change("half the micro-batch", held / 2, part))
-    return found
+    if not choices.checkpointing:
+        yield Change("full activation checkpointing", held * (1 - KEPT_WHEN_RECOMPUTED), part)
+    if choices.micro_batch is None:
+        yield Change("half the micro-batch", held / 2, part)
+    elif choices.micro_batch > 1:
+        size = choices.micro_batch // 2
+        while size > 1 and held * (1 - size / choices.micro_batch) < tier.excess:
+            size //= 2
+        yield Change(f"micro-batch {size}", held * (1 - size / choices.micro_batch), part)
 
 
-def _on_states(tier: TierMemory, elements: int, world_size: int, applied: Collection[str]) -> list[Change]:
-    small = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
-    sharded = small | {s for s, stage in STAGE.items() if f"zero_stage_{stage}" in applied}
-    saved = 1 - 1 / world_size
-    found = list(_stages(tier, saved, sharded))
-    found.append(Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded)))
-    if "optimizer_offload" not in applied:
-        found.append(Change("the optimizer in host memory", tier.parts["optimizer"], frozenset({"optimizer"})))
-    if "parameter_offload" not in applied and "zero_stage_3" in applied:  # DeepSpeed offloads shards only
-        found.append(Change("the parameters in host memory", tier.parts["parameters"], frozenset({"parameters"})))
-    return found
+def _on_states(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> Iterator[Change]:
+    if choices.ddp:
+        yield from _from_ddp(tier, elements, world_size)
+        return
+    if choices.stage is None:
+        sharded = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
+    else:
+        sharded = {s for s, stage in STAGE.items() if stage <= choices.stage}
+    yield from _stages(tier, 1 - 1 / world_size, sharded)
+    yield Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded))
+    if "optimizer" not in choices.offloaded and choices.stage != 0:  # DeepSpeed offloads what it partitions
+        yield Change("the optimizer in host memory", tier.parts["optimizer"], frozenset({"optimizer"}))
+    if "parameters" not in choices.offloaded and choices.stage == STAGE["parameters"]:
+        yield Change("the parameters in host memory", tier.parts["parameters"], frozenset({"parameters"}))
+
+
+def _from_ddp(tier: TierMemory, elements: int, world_size: int) -> Iterator[Change]:
+    """From DDP to ZeRO also its buckets, fp32 weights and their 16-bit copies go."""
+    acts_on = frozenset({*WHOLE, "buffers"})
+    held = sum(tier.parts[part] for part in acts_on)
+    for stage in STAGE.values() if world_size > 1 else ():
+        shards = {s: world_size if STAGE[s] <= stage else 1 for s in WHOLE}
+        states = sum(elements * SHARDED_BYTES[s] / shards[s] for s in WHOLE)
+        yield Change(f"ZeRO stage {stage}", held - states - BUCKET_BYTES * DEFAULT_BUCKET, acts_on)
 
 
 def _stages(tier: TierMemory, saved: float, sharded: Collection[str]) -> Iterator[Change]:
@@ -115,13 +141,15 @@ def _stages(tier: TierMemory, saved: float, sharded: Collection[str]) -> Iterato
             yield Change(f"ZeRO stage {stage}", saved * sum(tier.parts[s] for s in states), frozenset(states))
 
 
-def _on_buffers(tier: TierMemory) -> list[Change]:
-    held = tier.parts["buffers"]
+def _on_buffers(tier: TierMemory, choices: Choices) -> Iterator[Change]:
+    held, part = tier.parts["buffers"], frozenset({"buffers"})
     cut = min(tier.excess, held)
-    if not cut:
-        return []
-    what = f"buckets smaller by {show_count(cut / BUCKET_BYTES)} elements, {show_share(cut / held)} of all buffers"
-    return [Change(what, cut, frozenset({"buffers"}))]
+    if choices.ddp:
+        if not choices.bucket_view:
+            yield Change("gradient_as_bucket_view", held, part)
+    elif cut and choices.stage != 0:  # stage 0 has no bucket to set
+        share = show_share(cut / held)
+        yield Change(f"buckets smaller by {show_count(cut / BUCKET_BYTES)} elements, {share} of all buffers", cut, part)
 
 
 def _on_host(tier: TierMemory) -> list[Change]:

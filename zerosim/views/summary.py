@@ -7,7 +7,7 @@ The timeline knows ops, bytes and seconds; what it cannot know (tokens, model FL
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerosim.errors import Finding
@@ -18,6 +18,7 @@ from zerosim.views.breakdown import Breakdown, Communication, breakdown, communi
 from zerosim.views.findings import memory_findings, time_findings
 from zerosim.views.memory import Holding, TierMemory, memory
 from zerosim.views.phases import phases
+from zerosim.views.remedies import Choices
 from zerosim.views.stalls import Stall, stalls
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
 
@@ -27,7 +28,7 @@ HOLDINGS_SHOWN = 8
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What a timeline cannot know. Tokens and samples: of a step, over all ranks. `model_flops`: per GPU and step,
-    without recomputation. `peak_flops`: per GPU at the training dtype. `applied`: see `remedies.APPLIED`.
+    without recomputation. `peak_flops`: per GPU at the training dtype. `choices`: what bears on memory.
     """
 
     title: str
@@ -40,7 +41,7 @@ class Facts:
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[str, ...] = ()
     seed: int = 0
-    applied: frozenset[str] = frozenset()
+    choices: Choices = field(default_factory=Choices)
 
     @property
     def ranks_per_node(self) -> int:
@@ -154,7 +155,7 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
         resources=resources,
         findings=(
             *facts.findings,
-            *memory_findings(timeline, tiers, facts.world_size, facts.applied),
+            *memory_findings(timeline, tiers, facts.world_size, facts.choices),
             *time_findings(parts, waits, resources, volumes, seconds),
         ),
         assumptions=(*facts.assumptions, *timeline.step.notes),
