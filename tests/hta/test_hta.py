@@ -15,6 +15,8 @@ from tests.timelines import MATMUL, NIC, PCIE, SM, host_optimizer, many, played,
 from zerosim.report import trace
 from zerosim.report.bands import seen_by
 from zerosim.resources import Demand, Use
+from zerosim.scenario import load
+from zerosim.simulation import simulate
 from zerosim.step import Attention, Collective, Group, HostCompute, Op, Pass, Step, Transfer
 from zerosim.timeline import Timeline
 from zerosim.views.breakdown import breakdown, communication
@@ -103,6 +105,19 @@ def test_hta_counts_what_the_views_count(timeline: Timeline, scale: int, tmp_pat
         assert theirs.exposed == pytest.approx(ours.exposed_communication + ours.exposed_transfer, rel=CLOSE)
         assert theirs.idle + around == pytest.approx(ours.idle + ours.host_compute, rel=CLOSE)
         assert theirs.overlap == pytest.approx(communication(view).overlap, abs=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "scenario", ["seven-b/zero1", "seven-b/zero3", "seven-b/zero3-two-nodes-10g", "gpt2-large-ddp-4090"]
+)
+def test_hta_counts_what_the_summary_of_a_scenario_says(scenario: str, tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "scenarios" / f"{scenario}.yaml"
+    timeline = simulate(load(path, ["training.gradient_accumulation_steps=1"]))
+    summary, seen = timeline.summary(), read(tmp_path, timeline, 1)[0]
+    exposed = summary.breakdown.exposed_communication
+    assert seen.compute == pytest.approx(summary.breakdown.compute, rel=CLOSE)
+    assert seen.exposed == pytest.approx(exposed, rel=CLOSE, abs=CLOSE * summary.step_seconds)
+    assert seen.overlap == pytest.approx(summary.communication.overlap, abs=CLOSE)
 
 
 def test_a_cpu_optimizer_is_no_gpu_time(tmp_path: Path) -> None:
