@@ -155,7 +155,8 @@ def tell_sections(top: Document, log: Log) -> None:
             if _on(str(key), given):
                 log.lacking(str(key), _LACKING_SECTIONS[key])
             else:
-                log.idle(str(key), "it is switched off")
+                refused = _LACKING_SECTIONS[key].endswith(_REMOVED)
+                log.idle(str(key), "it is switched off" + (_REMOVED if refused else ""))
         elif key not in KNOWN:
             _tell_unknown(str(key), log)
 
