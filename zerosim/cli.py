@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _changes(command: Command) -> Command:
-    text = "Change a value of the scenario, e.g. nodes=4 or strategy.deepspeed.zero_optimization.stage=2. Repeatable."
+    text = "Change a value of each scenario, e.g. nodes=4, strategy.deepspeed.zero_optimization.stage=2. Repeatable."
     return click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help=text)(command)
 
 
@@ -135,7 +135,11 @@ def _width() -> int:
 @click.argument("scenario")
 @_changes
 @_json
-@click.option("--trace", metavar="FILE", help="Write a Perfetto / HTA trace (.json, .json.gz; a folder for all ranks).")
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="Write a Perfetto / HTA trace: .json, .json.gz, or a folder (a file for each class of equal ranks).",
+)
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
 @click.option("--strict", is_flag=True, help="Exit with 3 if it does not fit in memory.")
 def run(

@@ -106,7 +106,7 @@ WRONG = {
     "machine.yaml": [
         ("300 GB/s", "¦300 GBs", 'node.nvlink.bandwidth: found "300 GBs"; expected a rate such as'),
         ("300 GB/s", "¦-1", "node.nvlink.bandwidth: found -1; expected a rate such as"),
-        ("300 GB/s", "¦1e-320", "node.nvlink.bandwidth: found 1e-320; expected a number greater than or equal to 1"),
+        ("300 GB/s", "¦1e-320", "node.nvlink.bandwidth: found 1e-320; expected a rate of at least 1 MB/s"),
         ("300 GB/s", "¦1e308", "node.nvlink.bandwidth: found 1e+308; expected a number less than or equal to"),
         ("300 GB/s", "¦.nan", 'node.nvlink.bandwidth: found nan; expected a rate such as "25 GB/s", finite'),
         ("kind: switch", "¦knid: switch", 'node.nvlink.knid: found unknown key "knid"; expected one of'),
@@ -130,7 +130,7 @@ WRONG = {
     ],
     "drawn.yaml": [
         ("31.5 GB/s", "¦31.5 GBs", 'links.0.bandwidth: found "31.5 GBs"; expected a rate such as'),
-        ("31.5 GB/s", "¦0", "links.0.bandwidth: found 0; expected a number greater than or equal to 1"),
+        ("31.5 GB/s", "¦0", "links.0.bandwidth: found 0; expected a rate of at least 1 MB/s"),
         ("31.5 GB/s", "¦.inf", "links.0.bandwidth: found inf; expected a rate such as"),
         ("kind: gpu", "kind: ¦gpuu", 'devices.0.kind: found "gpuu"; expected "gpu", '),
         ("device: l4", "device: ¦l5", 'devices.0.device: found "l5"; expected a GPU of the catalogue'),

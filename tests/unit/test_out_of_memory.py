@@ -100,7 +100,7 @@ def test_a_higher_stage_proposed_to_a_lower_one_fits(stage: int) -> None:
 
 
 def test_smaller_buckets_fit_where_buckets_are_too_large() -> None:
-    assert "buckets smaller by 6.496B elements" in finding("zero2").remedy
+    assert "smaller buckets, by 6.496B elements" in finding("zero2").remedy
     question = scenario("zero2")
     assert isinstance(question.strategy, DeepSpeed)
     smaller = replace(question.strategy.zero, reduce_bucket_size=14_000_000_000 - 6_496_000_000)

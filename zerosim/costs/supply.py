@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from zerosim.catalog import constant
 from zerosim.costs.groups import Spread
-from zerosim.costs.site import Site, cores
+from zerosim.costs.site import Network, Site, cores
 from zerosim.costs.traffic import channels
 from zerosim.resources import Supply
 from zerosim.spec.topology import Link, Topology
@@ -32,6 +32,9 @@ _FABRICS = {
     "tcpxo": "GPUDirect-TCPXO",
     "omnipath": "Omni-Path",
 }
+
+
+WORTH_TELLING = 0.75  # achieved fraction of a port's rate below which a label says it; a choice
 
 
 @dataclass(slots=True)
@@ -112,10 +115,19 @@ def _network(collected: _Rates, site: Site) -> None:
     each = show_rate(network.rate / network.ports, bits=True)
     count = "one" if network.ports == 1 else str(network.ports)
     kind = network.port.name.partition("_")[0]
-    collected.add(site, "nic", network.rate, f"NIC {each} {_FABRICS.get(kind, network.port.name)}, {count} per node")
+    label = f"NIC {each} {_FABRICS.get(kind, network.port.name)}{_achieved(network)}, {count} per node"
+    collected.add(site, "nic", network.rate, label)
     leaf = network.leaf
     above = show_rate(leaf.uplinks, bits=True)
     collected.add(site, "leaf", leaf.uplinks, f"leaf uplinks {above}, shared by {leaf.hosts} nodes")
+
+
+def _achieved(network: Network) -> str:
+    """What a port moves where that is far from its rate: TCP at 100 Gb/s and more."""
+    if network.port.efficiency >= WORTH_TELLING:
+        return ""
+    moves = show_rate(network.port.efficiency * network.rate / network.ports, bits=True)
+    return f" (moves {moves} by {network.port.transport.partition('_')[0].upper()})"
 
 
 def _capacities(topology: Topology, sites: Sequence[Site]) -> Mapping[str, float]:

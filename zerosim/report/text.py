@@ -7,7 +7,7 @@ colours repeat. The screen is a function of the Summary alone; it computes no ne
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zerosim.errors import Finding
 from zerosim.report.bars import Part, Pen, bar
@@ -22,6 +22,7 @@ SCREEN = 45  # lines; findings and assumptions take what the rest leaves
 STALLS = 5  # shown at most
 HARDLY = 0.0005  # of the step: shown as 0.0 %, so not worth a line
 ASSUMPTIONS = 4  # lines kept for them
+UNCHANGED = " changes nothing in a step"  # how it is said that a key has no effect
 INDENT, NO_BREAK = "  ", "\u00a0"
 TIER_NAME = 14  # cells of "dram per node"
 MARGIN = " " * 7  # of what stands below a tier's name
@@ -171,7 +172,7 @@ def _shortened(label: str, room: int) -> str:
 def _findings(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[str]:
     """Severity first, errors before warnings before notes, each with its remedy; errors whatever the room is."""
     order = list(SEVERITY_COLOURS)
-    known = sorted(summary.findings, key=lambda finding: order.index(finding.severity))
+    known = sorted(_gathered(summary.findings), key=lambda finding: order.index(finding.severity))
     if known:
         yield from _heading("findings", pen)
     for index, finding in enumerate(known):
@@ -181,6 +182,16 @@ def _findings(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[str
             yield f"{INDENT}and {len(known) - index} more, which --json shows"
             return
         yield from lines
+
+
+def _gathered(findings: Sequence[Finding]) -> list[Finding]:
+    """Keys without effect in one line; why, each, is in the JSON."""
+    keys = [f.message.partition(UNCHANGED)[0] for f in findings if f.code == "key-no-effect" and UNCHANGED in f.message]
+    if len(keys) < 2:
+        return list(findings)
+    others = [f for f in findings if f.code != "key-no-effect" or UNCHANGED not in f.message]
+    message = f"{len(keys)} keys change nothing in a step (why: --json): {', '.join(keys)}."
+    return [*others, Finding("key-no-effect", "note", message)]
 
 
 def _finding(finding: Finding, width: int, pen: Pen) -> list[str]:

@@ -111,7 +111,7 @@ class _Drawing:
             between.append(cpu.interconnect or interconnect or 0.0)
         if len(between) > 1 and not all(between):
             self.remarks.wrong(
-                ("sockets",), "no interconnect", 'a rate between sockets such as interconnect: "62 GB/s"'
+                ("sockets",), "no interconnect", 'in each socket a rate to the other, such as interconnect: "62 GB/s"'
             )
         elif len(between) == len(self.cpus):
             for a, b in combinations(range(len(between)), 2):

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from zerosim.spec.devices import DeviceKind, LinkKind
 from zerosim.spec.fabric import MOST_NODES, FabricKind
 from zerosim.spec.loading import Flops, Rate, Schema, Seconds, Share, Size
+from zerosim.units import UnitError
 
 # Bounds far beyond any machine, so that what is left can be computed with: no rate drowns in rounding, no list of
 # devices fills the memory.
 LARGEST = 1e18  # bytes, and bytes/s
-LONGEST = 3600.0  # seconds of latency
+LONGEST = 1.0  # seconds of latency
+SLOWEST = 1e6  # bytes/s: below it a number has most likely lost its unit
 MOST_DEVICES = 1024  # of one kind in a server
-Positive = Annotated[Rate, Field(ge=1, le=LARGEST)]
+
+
+def _has_its_unit(rate: float) -> float:
+    if rate < SLOWEST:
+        raise UnitError(f"{rate:g} B/s", 'a rate of at least 1 MB/s, such as "25 GB/s" or "100 Gbps"')
+    return rate
+
+
+Positive = Annotated[Rate, AfterValidator(_has_its_unit), Field(le=LARGEST)]
 Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
 Peak = Annotated[Flops, Field(ge=1, le=1e21)]
 Delay = Annotated[Seconds, Field(le=LONGEST)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from zerosim.catalog.hardware import gpus
+from zerosim.catalog.hardware import drives, gpus, nics, sockets
 from zerosim.spec.devices import Gpu
 from zerosim.spec.model_file import catalogue_model, model_names
 from zerosim.spec.topology_facts import in_a_line
@@ -38,7 +38,7 @@ def names(what: Kind) -> list[str]:
     known: Mapping[Kind, Callable[[], Iterable[str]]] = {
         "models": model_names,
         "topologies": topology_names,
-        "devices": lambda: sorted(gpus()),
+        "devices": lambda: [*sorted(gpus()), *sorted(sockets()), *sorted(nics()), *sorted(drives())],
         "strategies": lambda: STRATEGIES,
     }
     return list(known[what]())
@@ -49,7 +49,7 @@ def inventory(what: Kind) -> list[Entry]:
     facts: Mapping[Kind, Callable[[str], str]] = {
         "models": _model,
         "topologies": lambda name: in_a_line(named_topology(name)),
-        "devices": lambda name: _gpu(gpus()[name]),
+        "devices": _device,
         "strategies": STRATEGIES.__getitem__,
     }
     return [Entry(name, facts[what](name)) for name in names(what)]
@@ -59,6 +59,21 @@ def _model(name: str) -> str:
     model = catalogue_model(name)
     layers = f"{model.layers} layers, hidden {model.hidden}, {model.heads} heads, vocabulary {model.vocabulary}"
     return f"{show_count(model.numel)} parameters: {layers}"
+
+
+def _device(name: str) -> str:
+    """A GPU, a CPU, a network port or a drive; their names do not overlap."""
+    if name in gpus():
+        return _gpu(gpus()[name])
+    if name in sockets():
+        cpu = sockets()[name]
+        return f"CPU: {cpu.figures.cores} cores, memory {show_rate(cpu.dram_bandwidth)}"
+    if name in nics():
+        port = nics()[name]
+        moved = show_rate(port.figures.efficiency * port.bandwidth, bits=True)
+        return f"NIC of kind {port.kind}: {show_rate(port.bandwidth, bits=True)}, of which collectives move {moved}"
+    drive = drives()[name]
+    return f"NVMe: read {show_rate(drive.read)}, write {show_rate(drive.write)}"
 
 
 def _gpu(gpu: Gpu) -> str:

@@ -72,8 +72,11 @@ def _together(changes: Sequence[Change], excess: float) -> list[Change]:
 
 
 def _shown(changes: Sequence[Change]) -> str:
-    told = "; ".join(f"{change.what} (saves about {show_size(change.saves)})" for change in changes)
-    return told + (", which is not simulated yet" if any("in host memory" in change.what for change in changes) else "")
+    return "; ".join(f"{change.what} (saves about {show_size(change.saves)}{_untried(change)})" for change in changes)
+
+
+def _untried(change: Change) -> str:
+    return ", offload is not simulated yet" if "in host memory" in change.what else ""
 
 
 def _more(tier: str) -> str:
@@ -81,7 +84,7 @@ def _more(tier: str) -> str:
 
 
 def _changes(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> list[Change]:
-    """Those that save something, the largest saving first."""
+    """Those that save something: first what can be simulated, the largest saving first."""
     if tier.tier == GPU:
         found = [
             *_on_activations(tier, choices),
@@ -90,7 +93,8 @@ def _changes(tier: TierMemory, elements: int, world_size: int, choices: Choices)
         ]
     else:
         found = _on_host(tier)
-    return sorted((change for change in found if change.saves > 0), key=lambda change: -change.saves)
+    useful = (change for change in found if change.saves > 0)
+    return sorted(useful, key=lambda change: (bool(_untried(change)), -change.saves))
 
 
 def _on_activations(tier: TierMemory, choices: Choices) -> Iterator[Change]:
@@ -148,8 +152,8 @@ def _on_buffers(tier: TierMemory, choices: Choices) -> Iterator[Change]:
         if not choices.bucket_view:
             yield Change("gradient_as_bucket_view", held, part)
     elif cut and choices.stage != 0:  # stage 0 has no bucket to set
-        share = show_share(cut / held)
-        yield Change(f"buckets smaller by {show_count(cut / BUCKET_BYTES)} elements, {share} of all buffers", cut, part)
+        elements, share = show_count(cut / BUCKET_BYTES), show_share(cut / held)
+        yield Change(f"smaller buckets, by {elements} elements over all of them or {share}", cut, part)
 
 
 def _on_host(tier: TierMemory) -> list[Change]:
