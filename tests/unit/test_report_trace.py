@@ -171,7 +171,7 @@ def test_a_cpu_optimizer_is_no_kernel() -> None:
         for event in _complete(events(host_optimizer(), host_optimizer().classes[0]))
         if event["args"].get("op") == "cpu adam"
     ]
-    assert [(event["cat"], event["pid"], "stream" in event["args"]) for event in found] == [("cpu_op", 1, False)]
+    assert [(event["cat"], event["pid"], "stream" in event["args"]) for event in found] == [("cpu_op", 1000, False)]
 
 
 # --- edges -----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from zerosim.step import COMPUTE, Op
 from zerosim.timeline import Timeline
 
 HOST_THREAD = 1  # tid of the thread that issues; streams of the CPU follow
+PROCESSES = 1000  # pids begin above every tid: where they are equal Perfetto takes the row for the main thread
 DEFAULT_STREAM, FIRST_SIDE_STREAM = 7, 20  # numbers as in traces of PyTorch; readers only need them to differ
 
 Edges = tuple[int, int]
@@ -40,13 +41,13 @@ class Placed(NamedTuple):
 
 
 def host_process(rank: int) -> int:
-    """pid of a rank's host process: at least 1, as 0 is the idle process in Perfetto."""
-    return 2 * rank + 1
+    """pid of a rank's host process (0 would be the idle process in Perfetto)."""
+    return PROCESSES + 2 * rank
 
 
 def gpu_process(rank: int) -> int:
     """pid under which a rank's GPU streams stand."""
-    return 2 * rank + 2
+    return PROCESSES + 2 * rank + 1
 
 
 def ticks(seconds: float, scale: int = 1) -> int:
