@@ -154,6 +154,20 @@ def test_stage_3_without_prefetch_gathers_again(
 
 
 @pytest.mark.parametrize(
+    ("reentrant", "block"),
+    [
+        (False, "g{k} q{k} -q{k} o{k} -o{k} f{k} -f{k} -g{k} f{k} -f{k} o{k} -o{k} q{k} -q{k}"),  # case T
+        (True, "q{k} -q{k} o{k} -o{k} f{k} -f{k} g{k} -g{k} g{k} -g{k} f{k} -f{k} o{k} -o{k} q{k} -q{k}"),  # case U
+    ],
+)
+def test_stage_3_checkpointing_without_prefetch_or_reuse(reentrant: bool, block: str) -> None:
+    _, line = plan_of(checkpointing="full", reentrant=reentrant, prefetch_bucket_size=0, max_reuse_distance=0)
+    forward = ["E -E", *(f"q{k} -q{k} o{k} -o{k} f{k} -f{k} g{k} -g{k}" for k in range(3)), "Hd -Hd"]
+    backward = ["Hd -Hd", *(block.format(k=k) for k in (2, 1, 0)), "E"]
+    assert [event.partition(":")[2] or event for event in line.split()] == " ".join([*forward, *backward]).split()
+
+
+@pytest.mark.parametrize(
     ("bucket", "sizes"),
     [
         (20_000, [32768, 16512, 16512, 16512, 16384, 16512, 16512, 16384, 16512, 16512, 32768]),
