@@ -45,11 +45,11 @@ ROWS = (
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.prefetch}-{row.live}-{row.reuse}-{row.checkpointing}")
 def test_gathers_of_one_micro_step(row: Row) -> None:
-    training = Training(2048, activation_checkpointing=row.checkpointing)  # type: ignore[arg-type]
+    training = Training(2048, activation_checkpointing=row.checkpointing)  # type: ignore[arg-type]  # a test's row, checked by the class
     network = compile_network(MODEL, training)
     events = [event for part in micro_step(network, training) for event in part]
     knobs = {"prefetch_bucket_size": row.prefetch, "max_live_parameters": row.live, "max_reuse_distance": row.reuse}
-    plan = plan_fetches(events, network.numels, Zero(stage=3, **knobs))  # type: ignore[arg-type]
+    plan = plan_fetches(events, network.numels, Zero(stage=3, **knobs))  # type: ignore[arg-type]  # a test's row, checked by the class
     assert sum(network.numels[p] for p in plan.persistent) == PERSISTENT
     gathered = sum(network.numels[p] for gather in plan.gathers for p in gather)
     assert (len(plan.gathers), gathered, plan.peak_elements) == (row.gathers, row.elements, row.peak)
@@ -98,7 +98,7 @@ REDUCTIONS = (
 @pytest.mark.parametrize("stage", [2, 3])
 @pytest.mark.parametrize("row", REDUCTIONS, ids=lambda row: str(row.bucket))
 def test_reductions_of_one_micro_step(stage: int, row: Reductions) -> None:
-    zero = Zero(stage=stage, reduce_bucket_size=row.bucket, overlap_comm=True)  # type: ignore[arg-type]
+    zero = Zero(stage=stage, reduce_bucket_size=row.bucket, overlap_comm=True)  # type: ignore[arg-type]  # a test's row, checked by the class
     step = build(DeepSpeed(zero=zero), MODEL, Training(2048), 8)
     sizes = [sum(piece.stop - piece.start for piece in op.reduces) for op in step.ops if op.reduces]
     assert sum(sizes) == MODEL.numel

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+Stage = Literal[0, 1, 2, 3]
 UNLIMITED = 2**63 - 1  # sys.maxsize in DeepSpeed: "no limit"
 
 
@@ -45,7 +46,7 @@ class Offload:
 class Zero:
     """`zero_optimization`, defaults of DeepSpeed 0.19 (runtime/zero/config.py)."""
 
-    stage: Literal[0, 1, 2, 3] = 0
+    stage: Stage = 0
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
     reduce_bucket_size: int = 500_000_000

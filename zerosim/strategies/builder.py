@@ -236,7 +236,7 @@ class Builder:
         for newest in (self._last, self._waited, *self._waits.values()):
             for key, op in newest.items():  # type: ignore[attr-defined]  # dicts with keys of two kinds
                 if op >= start:
-                    newest[key] = op + by  # type: ignore[index]
+                    newest[key] = op + by  # type: ignore[index]  # as above
         self._blocking = [op + by if op >= start else op for op in self._blocking]
 
     # --- the end -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from zerosim.report.parts import OWN_CAUSES, cause_name
 from zerosim.scenario import Scenario
 from zerosim.simulation import simulate
-from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy, Zero
+from zerosim.spec.strategy import Ddp, DeepSpeed, Stage, Strategy, Zero
 from zerosim.studies.ledger import model_states
 from zerosim.units import show_share, show_size
 from zerosim.views import Summary
@@ -75,7 +75,7 @@ def _plans(scenario: Scenario) -> Iterator[_Plan]:
     yield _Plan("one GPU", 0, alone.replace(strategy=ddp), micro_steps * world)
     if world > 1:
         yield _Plan("DDP", 0, scenario.replace(strategy=ddp), micro_steps)
-    for stage in (1, 2, 3):
+    for stage in SHARDED:
         yield _Plan(f"ZeRO-{stage}", stage, scenario.replace(strategy=_zero(scenario.strategy, stage)), micro_steps)
 
 
@@ -83,12 +83,12 @@ def _ddp(strategy: Strategy) -> Ddp:
     return strategy if isinstance(strategy, Ddp) else Ddp(optimizer=strategy.optimizer)
 
 
-def _zero(strategy: Strategy, stage: int) -> DeepSpeed:
+def _zero(strategy: Strategy, stage: Stage) -> DeepSpeed:
     """The scenario's own configuration at another stage; `overlap_comm` as given, else as DeepSpeed defaults it."""
     config = strategy if isinstance(strategy, DeepSpeed) else DeepSpeed(optimizer=strategy.optimizer)
     own: Zero = config.zero
     overlap = own.overlap_comm if own.overlap_comm_given else stage == 3
-    return replace(config, zero=replace(own, stage=stage, overlap_comm=overlap))  # type: ignore[arg-type]
+    return replace(config, zero=replace(own, stage=stage, overlap_comm=overlap))
 
 
 def _rung(plan: _Plan, base: float | None) -> Rung:
@@ -123,6 +123,7 @@ def _bytes_each(scenario: Scenario) -> tuple[int, int, int]:
     return _WIDTHS[weight], _WIDTHS[gradient], strategy.optimizer.state_bytes + (4 if master else 0)
 
 
+SHARDED: tuple[Stage, ...] = (1, 2, 3)
 _WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
