@@ -17,7 +17,7 @@ from typing import Literal
 from zerosim.catalog import constant, constants
 from zerosim.costs.island import Inside, island
 from zerosim.costs.machine import Machine
-from zerosim.costs.site import Site, lane_key
+from zerosim.costs.site import Site, link_key
 from zerosim.errors import InputError, Problem
 from zerosim.resources import RankClass
 from zerosim.step import Group
@@ -158,9 +158,9 @@ def _hop(reach: Reach) -> float:
     """Seconds of one ring step on the island."""
     hops = constants("collectives.hop_us")
     if reach.inside.medium in ("pcie", "host"):
-        lane = reach.site.lane
+        link = reach.site.host_link
         crossing = 2 if reach.inside.medium == "host" else 1  # a bounce crosses PCIe twice
-        return crossing * hops[lane_key(lane) if lane else "pcie4"] * 1e-6
+        return crossing * hops[link_key(link) if link else "pcie4"] * 1e-6
     return hops["nvlink"] * 1e-6
 
 

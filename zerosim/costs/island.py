@@ -15,7 +15,7 @@ from typing import Literal
 
 from zerosim.catalog import constant, constants
 from zerosim.costs.machine import Machine
-from zerosim.costs.site import lane_key
+from zerosim.costs.site import link_key
 from zerosim.spec.topology import Gpu, Link
 
 Medium = Literal["none", "nvswitch", "mesh", "pcie", "host"]  # `host`: PCIe without peer access, through host memory
@@ -115,7 +115,7 @@ def _carries(link: Link) -> float:
         return link.bandwidth * constant("copies.socket_link_eff")
     if link.kind == "c2c":
         return link.bandwidth * constant("copies.c2c_eff")
-    return link.bandwidth * constant(f"collectives.ring_eff_pcie.{lane_key(link)}")
+    return link.bandwidth * constant(f"collectives.ring_eff_pcie.{link_key(link)}")
 
 
 def _thinnest(loads: Mapping[Link, int], gpus: frozenset[str], siblings: int) -> float:

@@ -42,7 +42,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The machine seen from the first rank of a class. `beside`, `behind`: ranks on its socket, behind its switch."""
+    """The machine seen from the first rank of a class; `switch_ranks` are behind its switch, itself included."""
 
     name: str  # of the class; empty when there is only one
     rank: int
@@ -51,9 +51,9 @@ class Site:
     local: int  # ranks of its node
     nvlink: float  # bytes/s out of the GPU, 0 without NVLink
     path: tuple[Link, ...]  # from the GPU up to its socket; empty where there is none
-    behind: int
+    switch_ranks: int
     socket: Device | None
-    beside: int
+    socket_ranks: int  # on its socket, itself included
     dram: float  # bytes/s of its socket, on paper
     network: Network | None
     drives: tuple[Drive, ...]
@@ -63,7 +63,7 @@ class Site:
         return f"{base}.{self.name}" if self.name else base
 
     @property
-    def lane(self) -> Link | None:
+    def host_link(self) -> Link | None:
         """The GPU's own link towards its socket."""
         return self.path[0] if self.path else None
 
@@ -118,16 +118,16 @@ def _site(machine: Machine, name: str, rank: int) -> Site:
         local=len(homes),
         nvlink=sum(link.bandwidth for link in machine.links_out(host, device.name) if link.kind == "nvlink"),
         path=path,
-        behind=last.count(path[-1]) if len(path) > 1 else 1,
+        switch_ranks=last.count(path[-1]) if len(path) > 1 else 1,
         socket=socket,
-        beside=max(1, sum(1 for link in last if socket and link.target == socket.name)),
+        socket_ranks=max(1, sum(1 for link in last if socket and link.target == socket.name)),
         dram=_memory_rate(machine, host, socket) if socket else 0.0,
         network=_network(machine, host, list(homes.values())),
         drives=tuple(d.figures for d in machine.topology.devices("nvme", host) if isinstance(d.figures, Drive)),
     )
 
 
-def lane_key(link: Link) -> str:
+def link_key(link: Link) -> str:
     """The generation of a PCIe link as the catalogue writes it."""
     return f"pcie{min(max(link.generation or 4, 3), 6)}"
 
@@ -171,9 +171,9 @@ def _reached(machine: Machine, host: int, wire: Link) -> float:
     return min([given, *(slot.bandwidth * peer_efficiency(slot) for slot in slots)])
 
 
-def peer_efficiency(lane: Link) -> float:
-    """The fraction of a lane's paper rate that traffic between devices reaches."""
-    return constant("copies.c2c_eff") if lane.kind == "c2c" else constants("copies.peer_eff")[lane_key(lane)]
+def peer_efficiency(link: Link) -> float:
+    """The fraction of a link's paper rate that traffic between devices reaches."""
+    return constant("copies.c2c_eff") if link.kind == "c2c" else constants("copies.peer_eff")[link_key(link)]
 
 
 def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> list[Device]:

@@ -78,16 +78,16 @@ def _gpu(collected: _Rates, site: Site) -> None:
 
 
 def _way_to_host(collected: _Rates, site: Site) -> None:
-    lane, uplink = site.lane, site.uplink
-    if lane is None:
+    link, uplink = site.host_link, site.uplink
+    if link is None:
         return
-    if lane.kind == "c2c":
-        collected.add(site, "c2c", lane.bandwidth, f"C2C {show_rate(lane.bandwidth)} to the CPU")
+    if link.kind == "c2c":
+        collected.add(site, "c2c", link.bandwidth, f"C2C {show_rate(link.bandwidth)} to the CPU")
         return
     for way, words in (("h2d", "to the GPU"), ("d2h", "from the GPU")):
-        collected.add(site, f"pcie.{way}", lane.bandwidth, f"{_pcie(lane)} {words}")
+        collected.add(site, f"pcie.{way}", link.bandwidth, f"{_pcie(link)} {words}")
         if uplink is not None:
-            label = f"{_pcie(uplink)} uplink of a switch {words}, shared by {_gpus(site.behind)}"
+            label = f"{_pcie(uplink)} uplink of a switch {words}, shared by {_gpus(site.switch_ranks)}"
             collected.add(site, f"uplink.{way}", uplink.bandwidth, label)
 
 
@@ -101,7 +101,7 @@ def _gpus(count: int) -> str:
 
 
 def _host(collected: _Rates, site: Site) -> None:
-    collected.add(site, "dram", site.dram, f"host memory {show_rate(site.dram)}, shared by {_gpus(site.beside)}")
+    collected.add(site, "dram", site.dram, f"host memory {show_rate(site.dram)}, shared by {_gpus(site.socket_ranks)}")
     moves = cores(site) * constant("cpu_adam.per_core_gbs") * 1e9
     collected.add(site, "cpu", moves, f"CPU, {cores(site)} cores, {show_rate(moves)} to memory")
     reads = sum(drive.read for drive in site.drives)

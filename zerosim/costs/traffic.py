@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zerosim.catalog import constant, constants
 from zerosim.costs.bounds import Wire
 from zerosim.costs.groups import Reach
-from zerosim.costs.site import Network, lane_key
+from zerosim.costs.site import Network, link_key
 from zerosim.resources import Hold, Use
 
 # NCCL takes one channel more for each 512 threads x 64 bytes (src/enqueue.cc, src/include/comm.h) [E].
@@ -65,28 +65,28 @@ def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[Use]:
     if reach.inside.medium in ("nvswitch", "mesh"):
         eff = constant("collectives.ring_eff_nvlink")
         return [_use(site.resource("nvlink"), amount, site.nvlink, eff, seconds, exact)]
-    uses = _lane(reach, amount, seconds, exact)
+    uses = _host_link(reach, amount, seconds, exact)
     if site.uplink and reach.inside.crossings:
         shared = amount * reach.inside.crossings * reach.siblings
-        eff = constant(f"collectives.ring_eff_pcie.{lane_key(site.uplink)}")
+        eff = constant(f"collectives.ring_eff_pcie.{link_key(site.uplink)}")
         uses += [
             _use(site.resource(way), shared, site.uplink.bandwidth, eff, seconds)
             for way in ("uplink.d2h", "uplink.h2d")
         ]
     if reach.inside.medium == "host" and site.dram:  # a bounce is written to host memory and read again
-        uses.append(_host_memory(reach, 2 * amount * site.beside, seconds))
+        uses.append(_host_memory(reach, 2 * amount * site.socket_ranks, seconds))
     return uses
 
 
-def _lane(reach: Reach, amount: float, seconds: float, exact: bool = False) -> list[Use]:
+def _host_link(reach: Reach, amount: float, seconds: float, exact: bool = False) -> list[Use]:
     """The GPU's own link to its host, both directions: what it sends, and as much that it receives."""
-    lane, site = reach.site.lane, reach.site
-    if lane is None:
+    link, site = reach.site.host_link, reach.site
+    if link is None:
         return []
-    if lane.kind == "c2c":
-        return [_use(site.resource("c2c"), 2 * amount, lane.bandwidth, constant("copies.c2c_eff"), seconds, exact)]
-    eff = constant(f"copies.peer_eff.{lane_key(lane)}")
-    return [_use(site.resource(way), amount, lane.bandwidth, eff, seconds, exact) for way in ("pcie.d2h", "pcie.h2d")]
+    if link.kind == "c2c":
+        return [_use(site.resource("c2c"), 2 * amount, link.bandwidth, constant("copies.c2c_eff"), seconds, exact)]
+    eff = constant(f"copies.peer_eff.{link_key(link)}")
+    return [_use(site.resource(way), amount, link.bandwidth, eff, seconds, exact) for way in ("pcie.d2h", "pcie.h2d")]
 
 
 def _between(reach: Reach, network: Network, island: float, bus: Bus, seconds: float) -> list[Use]:
@@ -99,10 +99,10 @@ def _between(reach: Reach, network: Network, island: float, bus: Bus, seconds: f
         crossing = node * leaf.hosts * leaf.ports / network.ports * reach.outside
         eff, exact = network.port.efficiency, bus.limit == "leaf"
         uses.append(_use(site.resource("leaf"), crossing, leaf.uplinks, eff, seconds, exact))
-    uses += _lane(reach, island / reach.members, seconds)
+    uses += _host_link(reach, island / reach.members, seconds)
     if network.port.transport == "tcp" and site.dram:
         # Without GPUDirect a byte is written to host memory and read again on its way out, and on its way in.
-        uses.append(_host_memory(reach, 4 * node * site.beside / site.local, seconds))
+        uses.append(_host_memory(reach, 4 * node * site.socket_ranks / site.local, seconds))
     return uses
 
 

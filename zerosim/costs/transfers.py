@@ -9,7 +9,7 @@ Bytes between GPU and NVMe bounce through host memory. Constants: catalogue grou
 from __future__ import annotations
 
 from zerosim.catalog import constant
-from zerosim.costs.site import Site, cores, lane_key
+from zerosim.costs.site import Site, cores, link_key
 from zerosim.errors import InputError, Problem
 from zerosim.resources import Demand, Use
 from zerosim.step import HostCompute, Transfer
@@ -56,20 +56,20 @@ def _up(work: Transfer, site: Site) -> list[Use]:
 
 def _over_lane(work: Transfer, site: Site, way: str) -> list[Use]:
     """HBM, the GPU's link, the uplink of its switch, host memory. Pageable memory goes through a staging buffer."""
-    lane = site.lane
-    if lane is None:
+    link = site.host_link
+    if link is None:
         raise _missing(site, "a PCIe or C2C link from the GPU to a socket", f"copies {work.source} to {work.target}")
     memory = Use(site.resource("hbm"), work.bytes, site.gpu.stream_efficiency)
     pinned = 1.0 if work.pinned else constant("copies.pageable_factor")
     passes = 1 if work.pinned else 3  # the staging buffer is written, and read again
-    host = Use(site.resource("dram"), passes * work.bytes * site.beside, constant("dram.stream_eff"))
-    if lane.kind == "c2c":
+    host = Use(site.resource("dram"), passes * work.bytes * site.socket_ranks, constant("dram.stream_eff"))
+    if link.kind == "c2c":
         return [memory, Use(site.resource("c2c"), work.bytes, pinned * constant("copies.c2c_eff")), host]
-    eff = constant(f"copies.{way}_eff.{lane_key(lane)}")
+    eff = constant(f"copies.{way}_eff.{link_key(link)}")
     uses = [memory, Use(site.resource(f"pcie.{way}"), work.bytes, pinned * eff), host]
     if site.uplink:
-        eff = constant(f"copies.{way}_eff.{lane_key(site.uplink)}")
-        uses.append(Use(site.resource(f"uplink.{way}"), work.bytes * site.behind, eff))
+        eff = constant(f"copies.{way}_eff.{link_key(site.uplink)}")
+        uses.append(Use(site.resource(f"uplink.{way}"), work.bytes * site.switch_ranks, eff))
     return uses
 
 
@@ -88,7 +88,7 @@ def _drive(work: Transfer, site: Site, share: float) -> list[Use]:
     striped = constant("nvme.raid0_eff") if len(site.drives) > 1 else 1.0
     return [
         Use(site.resource("nvme"), work.bytes * site.local, striped * share),
-        Use(site.resource("dram"), work.bytes * site.beside, constant("dram.stream_eff")),
+        Use(site.resource("dram"), work.bytes * site.socket_ranks, constant("dram.stream_eff")),
     ]
 
 
@@ -97,7 +97,7 @@ def _device(work: Transfer, site: Site) -> list[Use]:
 
 
 def _host(work: Transfer, site: Site) -> list[Use]:
-    return [Use(site.resource("dram"), 2 * work.bytes * site.beside, constant("dram.stream_eff"))]
+    return [Use(site.resource("dram"), 2 * work.bytes * site.socket_ranks, constant("dram.stream_eff"))]
 
 
 _PARTS = {"h2d": _down, "d2h": _up, "read": _read, "write": _write, "device": _device, "host": _host}
@@ -113,7 +113,7 @@ def host_compute(work: HostCompute, site: Site) -> Demand:
         raise _missing(site, "a socket with dram", f"{work.kind} on the CPU")
     if not work.dram_bytes:
         return Demand()
-    moved = work.dram_bytes * site.beside
+    moved = work.dram_bytes * site.socket_ranks
     uses = [Use(site.resource("dram"), moved, _host_efficiency(work.kind))]
     if cores(site):
         uses.append(Use(site.resource("cpu"), moved))
