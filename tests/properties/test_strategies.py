@@ -373,7 +373,7 @@ class Watched(Zero3):
         first = self.builder.next_op
         super()._run(event)
         for kernel in range(first, self.builder.next_op):
-            for parameter in set(event.node.parameters) - self.plan.persistent if self.sharded else ():
+            for parameter in set(event.node.parameters) - self.plan.persistent:
                 self.uses.append(Use(kernel, self.arrivals[parameter], self.full[parameter]))
 
 
@@ -393,4 +393,4 @@ def test_kernels_wait_for_their_gathers_and_run_before_the_buffers_are_freed(
         assert before[use.kernel].get(step.ops[use.arrived].stream, -1) >= use.arrived
         assert born[use.buffer] < use.kernel <= freed[use.buffer]
     persistent = watched.plan.persistent
-    assert bool(watched.uses) == (world > 1 and len(persistent) < len(model.parameters))
+    assert bool(watched.uses) == (len(persistent) < len(model.parameters))

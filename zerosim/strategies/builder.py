@@ -61,12 +61,11 @@ class Builder:
         work: Work | None,
         host: HostCalls = NO_CALLS,
         layer: int | None = None,
-        reduces: tuple[Slice, ...] = (),
     ) -> int:
         """Write an op at the end of a lane; the host calls made since the last op are part of issuing it."""
         waits = self._waits.pop(lane, None)
         after = tuple(waits.values()) if waits else ()
-        return self._write(lane, name, work, after, host, layer, reduces)
+        return self._write(lane, name, work, after, host, layer)
 
     def collective(
         self,
@@ -79,13 +78,12 @@ class Builder:
         name: str = "",
         asynchronous: bool = False,
         reduces: tuple[Slice, ...] = (),
-        layer: int | None = None,
     ) -> int:
         """A collective after the lane's tail. Unless `asynchronous`, the lane's later ops wait for it."""
         stream = communicator(group)
         after = tuple(op for op in self.tail(lane) if self._streams[op] != stream)
         work = Collective(kind, elements, dtype, group)
-        number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), layer, reduces)
+        number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), reduces=reduces)
         if not asynchronous:
             self._waits[lane] = {stream: number}  # it comes after everything the lane waited for
         return number
@@ -97,8 +95,8 @@ class Builder:
         work: Work | None,
         after: tuple[int, ...],
         host: HostCalls,
-        layer: int | None,
-        reduces: tuple[Slice, ...],
+        layer: int | None = None,
+        reduces: tuple[Slice, ...] = (),
     ) -> int:
         number = len(self._drafts)
         blocking: tuple[int, ...] = ()
@@ -233,10 +231,9 @@ class Builder:
 
     def _shift(self, start: int, by: int) -> None:
         """What waits between micro-steps moves along."""
-        for newest in (self._last, self._waited, *self._waits.values()):
-            for key, op in newest.items():  # type: ignore[attr-defined]  # dicts with keys of two kinds
-                if op >= start:
-                    newest[key] = op + by  # type: ignore[index]  # as above
+        for newest in (self._last, *self._waits.values()):
+            newest.update({stream: op + by for stream, op in newest.items() if op >= start})
+        self._waited.update({pair: op + by for pair, op in self._waited.items() if op >= start})
         self._blocking = [op + by if op >= start else op for op in self._blocking]
 
     # --- the end -----------------------------------------------------------------------------------------------------

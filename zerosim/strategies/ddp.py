@@ -108,9 +108,8 @@ class DistributedDataParallel(Program):
         self.missing = [len(bucket.parameters) for bucket in self.buckets]
         self.launched = 0
         self.reductions_out = []
-        if (
-            self.buffer_elements and not self.alone and (self.micro_batch == 0 or not self.config.no_sync)
-        ):  # not after a no_sync backward
+        after_no_sync = self.config.no_sync and self.micro_batch > 0
+        if self.buffer_elements and not self.alone and not after_no_sync:
             elements = self.buffer_elements
             self.builder.collective(COMPUTE, "broadcast", elements, "fp32", DATA_PARALLEL, name="broadcast buffers")
 

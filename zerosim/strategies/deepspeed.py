@@ -1,7 +1,7 @@
 """What all DeepSpeed stages share: the timer's synchronisations, the overflow flag, the optimizer on fp32 masters.
 
-HBM bytes per element of a 16-bit model: flatten 4, cast to fp32 6, scale 8, optimizer 28 (its own
-figure), cast back 6 (DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py `step`, ops/adam/fused_adam.py).
+HBM bytes per element of a 16-bit model: flatten 4, cast to fp32 6, scale 8, optimizer 28 (its own figure), cast back 6
+(DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py `step`, ops/adam/fused_adam.py).
 """
 
 from __future__ import annotations

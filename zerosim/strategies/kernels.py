@@ -145,14 +145,14 @@ def _linear(part: Module | Function, shape: Shape, reads: int) -> Work:
 
 def _norm_rms(part: Module | Function, shape: Shape, reads: int) -> Work:
     """Eager, as LlamaRMSNorm: to fp32 (2+4 bytes an element), square (4+4), mean (4), times rsqrt (4+4), back (4+2),
-    times weight (2+2) = 36 - 4 where a copy is fused into the next read = 36 in 7 launches; without casts 32. Backward
-    makes each of these twice: 72 (64) in 12. Saves the fp32 input and the normalised one. Fused: read and write once
-    (forward), read twice and write once (backward); saves its input."""
+    times weight (2+2): 36 in 7 launches; an fp32 input is not cast, and its last product moves 4+4: 28. Backward is
+    taken as twice that in 12. Saves the fp32 input and the normalised one. Fused: reads and writes once forward, reads
+    three and writes one backward; saves its input."""
     size = float(shape.tokens * part.outputs)
     if shape.fused:
         moved = (reduction(2 * reads * size),), (reduction(4 * reads * size, 2),)
         return Work(*moved, saved=reads * size, output=reads * size)
-    forward, backward = (36, 72) if reads == 2 else (32, 64)
+    forward, backward = (36, 72) if reads == 2 else (28, 56)
     return Work(
         forward=(reduction(forward * size, 7),),
         backward=(reduction(backward * size, 12),),
@@ -222,26 +222,28 @@ def _flash(part: Function, shape: Shape) -> Work:
 
 
 def _eager_attention(part: Function, shape: Shape) -> Work:
-    """Scores are written out, 30 bytes a score in 16 bit each way: products 2+2, scale 4, mask 6, softmax with its
-    casts 6+4+6 (in the model's dtype 4). Saves q, the k and v of every head (repeated where there are fewer), and the
-    probabilities unless they are recomputed (selective): one copy (2·a·s² a sequence), and the fp32 softmax beside it
-    where that is taken in fp32."""
+    """Scores are written out. Beside the products, in units of w a score: scale 2, mask 3, softmax 2; a softmax in fp32
+    moves w+4 to get there, 8, and 4+w back: 30 bytes a score in 16 bit, without it 14; as much backward. Saves q, the k
+    and v of every head (repeated where there are fewer), and the probabilities unless they are recomputed (selective):
+    one copy (2·a·s² a sequence), and the fp32 softmax beside it where that is taken in fp32."""
     batch, s, d, w = shape.batch * part.heads, shape.sequence, part.head_dim, shape.width
     scores = float(batch) * s * s
     rows = shape.tokens * d * w
     repeated = [stream(2.0 * rows * (part.kv_heads + part.heads), 2)] if part.kv_heads < part.heads else []
-    passes = reduction(30 * scores, 6)
+    upcast = part.fp32_softmax and w < 4
+    softmax = (w + 4) + 8 + (4 + w) if upcast else 2 * w
+    passes = reduction((2 * w + 3 * w + softmax) * scores, 5 if upcast else 3)
     forward = (*repeated, Kernel(Matmul(((batch, s, d, s), (batch, s, s, d)), shape.dtype), 2), passes)
     products = ((batch, s, d, s), (batch, s, s, d), (batch, s, s, d), (batch, s, s, d))
     backward = (Kernel(Matmul(products, shape.dtype), 4), passes, *repeated)
-    kept = (4 + w if part.fp32_softmax and w < 4 else w) if shape.keep_scores else 0
+    kept = (4 + w if upcast else w) if shape.keep_scores else 0
     return Work(
         forward=forward,
         backward=backward if shape.keep_scores else (*forward, *backward),
         saved=rows * 3 * part.heads + kept * scores,
         output=rows * part.heads,
-        forward_extra=4 * scores,  # fp32 softmax
-        backward_extra=(4 + w) * scores,
+        forward_extra=(4 if upcast else w) * scores,  # what the softmax makes, while its input is there
+        backward_extra=(4 + w if upcast else w) * scores,
     )
 
 

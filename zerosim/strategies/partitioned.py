@@ -38,6 +38,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
         self.partition_buffer: int | None = None  # gradients of the tensors in my partition, this backward
         self.held: int | None = None  # the same, accumulated over micro-steps
+        self.notes.append("rank 0's partition is played for all ranks; others keep other gradients, at other moments")
 
     def prepare(self) -> None:
         numel = sum(self.network.numels)
@@ -49,7 +50,6 @@ class PartitionedOptimizer(DeepSpeedProgram):
     def collect(self, parameter: int, buffer: int) -> None:
         """A gradient enters the bucket; the bucket is flushed first if it would overflow."""
         numel = self.network.numels[parameter]
-        self.builder.call(gradient_hooks=1)
         self.allocate_bucket()
         if self.bucket_elements + numel > self.zero.reduce_bucket_size:
             self.flush()

@@ -23,10 +23,9 @@ class Zero1(PartitionedOptimizer):
         return (self.last_micro_batch,)
 
     def gradient(self, parameter: int, buffer: int) -> None:
+        self.builder.call(gradient_hooks=1)
         self.allocate_bucket()  # at the first hook of the step, and kept until it is emptied
         self.hold(self.whole_gradients, parameter, buffer)
-        if not self.boundary_micro_batch or not self.zero.overlap_comm:
-            self.builder.call(gradient_hooks=1)
         if self.boundary_micro_batch and self.zero.overlap_comm:
             self._reduce_held(parameter)
 

@@ -20,6 +20,7 @@ class Zero2(PartitionedOptimizer):
         return tuple(range(self.last_micro_batch + 1))
 
     def gradient(self, parameter: int, buffer: int) -> None:
+        self.builder.call(gradient_hooks=1)
         self.collect(parameter, buffer)
 
     def epilogue(self) -> None:

@@ -9,10 +9,11 @@ reductions may be outstanding.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.strategy import UNLIMITED, DeepSpeed
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, GATHER, REDUCE, Slice, Step
 from zerosim.strategies.base import DATA_PARALLEL
@@ -40,7 +41,12 @@ class Zero3(DeepSpeedProgram):
         self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
         self.shards = tuple(-(-numel // world_size) for numel in self.network.numels)  # ceil; padding is per parameter
         self.share = sum(s for s, t in zip(self.shards, self.network.trainable, strict=True) if t)
-        self.plan: Plan = plan_fetches(self.forward_events + self.backward_events, self.network.numels, config.zero)
+        # On one rank a parameter is its shard (partition_parameters.py, NoGatherHandle): all stay, nothing is gathered.
+        zero = config.zero
+        if world_size == 1:
+            zero = replace(zero, param_persistence_threshold=UNLIMITED, model_persistence_threshold=UNLIMITED)
+        self.plan: Plan = plan_fetches(self.forward_events + self.backward_events, self.network.numels, zero)
+        self.persistent = sorted(self.plan.persistent) if world_size > 1 else []  # those that are gathered and kept
         self.in_flight: dict[int, InFlight] = {}
         self.full: dict[int, int] = {}  # buffer of each gathered parameter
         self.visit = 0
@@ -50,11 +56,6 @@ class Zero3(DeepSpeedProgram):
         self.bucket: list[int] = []
         self.bucket_elements = 0
         self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
-
-    @property
-    def sharded(self) -> bool:
-        """On one rank a parameter is its shard and nothing is gathered (partition_parameters.py, NoGatherHandle)."""
-        return self.world_size > 1
 
     @property
     def reductions(self) -> tuple[int, ...]:
@@ -67,7 +68,7 @@ class Zero3(DeepSpeedProgram):
         if self.zero.contiguous_gradients:
             resident("gradient bucket", "buffers", float(w * self.zero.reduce_bucket_size))
         self.optimizer_residents(self.share)
-        for p in sorted(self.plan.persistent) if self.sharded else ():
+        for p in self.persistent:
             self.full[p] = resident("persistent parameter", "parameters", float(w * self.network.numels[p]))
 
     def begin(self) -> None:
@@ -82,8 +83,6 @@ class Zero3(DeepSpeedProgram):
         visit = self.plan.visits[self.visit]
         self.visit += 1
         self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
-        if not self.sharded:
-            return
         for gather in visit.demanded:
             self._gather(gather)
         for gather in visit.collected:
@@ -97,7 +96,7 @@ class Zero3(DeepSpeedProgram):
         released = self.plan.releases[self.post]
         self.post += 1
         self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
-        for parameter in released if self.sharded else ():
+        for parameter in released:
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
     def _gather(self, gather: int) -> None:
@@ -222,7 +221,7 @@ class Zero3(DeepSpeedProgram):
         self.builder.block(self.builder.tail(self.lane))
         self.fetch_events.clear()  # compute waited for every collection, the reduction lane for compute
         self.reduce_events.clear()
-        for parameter in self.plan.leftovers if self.sharded else ():
+        for parameter in self.plan.leftovers:
             self.builder.release(self.full.pop(parameter), COMPUTE)
 
     # --- the optimizer -----------------------------------------------------------------------------------------------
@@ -231,8 +230,8 @@ class Zero3(DeepSpeedProgram):
         largest = max(self.shards, default=0)
         groups = self.sub_groups()
         norm = "fp64" if self.zero.offload_optimizer.device == "none" else "fp32"  # the offloaded sum is kept in fp32
-        for buffer in self.full.values():  # the persistent ones
-            self.builder.release(buffer, COMPUTE)
+        for parameter in self.persistent:
+            self.builder.release(self.full[parameter], COMPUTE)
         if self.dtype == "fp16":
             scanned = float(OVERFLOW_BYTES * self.share)
             self.overflow_flag(self.lane, scanned, float(OVERFLOW_SCRATCH * self.share), len(groups))
@@ -241,7 +240,7 @@ class Zero3(DeepSpeedProgram):
             self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
         for group in groups:
             self.update(sum(self.shards[p] for p in group), tensors=len(group))
-        for parameter in self.full:
+        for parameter in self.persistent:
             self._gather_persistent(parameter)
         self.builder.synchronize()
         self.timer()

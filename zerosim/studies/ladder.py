@@ -26,6 +26,10 @@ PLAYED = 8
 HARDLY = 0.001  # of the step: too little waiting to name its cause; a choice
 
 
+SHARDED: tuple[Stage, ...] = (1, 2, 3)
+_WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes of an element
+
+
 @dataclass(frozen=True, slots=True)
 class Rung:
     """One strategy of the ladder; `relative_throughput` compares with the first rung that fits (None before it)."""
@@ -121,10 +125,6 @@ def _bytes_each(scenario: Scenario) -> tuple[int, int, int]:
         gradient = strategy.grad_accum_dtype or weight
         master = weight != "fp32" or strategy.zero.stage > 0
     return _WIDTHS[weight], _WIDTHS[gradient], strategy.optimizer.state_bytes + (4 if master else 0)
-
-
-SHARDED: tuple[Stage, ...] = (1, 2, 3)
-_WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def _rest(plan: _Plan, seconds: float) -> float:
