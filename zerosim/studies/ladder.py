@@ -24,8 +24,6 @@ from zerosim.views import Summary
 # of n + 1 is longer than one of n by the same. (7B on A100: 64 played differ from 8 drawn out by 1e-12.)
 PLAYED = 8
 HARDLY = 0.001  # of the step: too little waiting to name its cause; a choice
-
-
 SHARDED: tuple[Stage, ...] = (1, 2, 3)
 _WIDTHS = {"fp32": 4, "fp16": 2, "bf16": 2}  # bytes of an element
 
