@@ -140,7 +140,7 @@ def host_optimizer() -> Timeline:
     """5 s: forward 3 s, then a CPU optimizer of 2 s (20 B at 10 B/s) that nothing hides."""
     ops = (
         Op(0, "forward 0", "compute", MATMUL, layer=0),
-        Op(1, "cpu adam", "host", HostCompute("adam", 5.0, 20.0), after=(0,), phase="optimizer"),
+        Op(1, "cpu adam", "host", HostCompute("optimizer", 5.0, 20.0), after=(0,), phase="optimizer"),
     )
     step = Step(ops, (), frozenset(), {}, micro_batches=1).check()
     return played(step, (FORWARD_SECONDS, Demand(uses=(Use(CORES, 20.0),))))

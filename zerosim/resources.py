@@ -13,11 +13,15 @@ from typing import NamedTuple
 
 
 class Use(NamedTuple):
-    """`amount` (FLOP or bytes) of a resource, of whose rate the fraction `efficiency` can be reached."""
+    """`amount` (FLOP or bytes) of a resource, of whose rate the fraction `efficiency` can be reached.
+
+    `ranks`: how many ranks' equal amounts are in it, where ranks of a node that do the same share the resource.
+    """
 
     resource: str
     amount: float
     efficiency: float = 1.0
+    ranks: float = 1.0
 
 
 class Hold(NamedTuple):
@@ -77,7 +81,11 @@ class Supply:
 
 
 class RankClass(NamedTuple):
-    """Ranks that no measurement could tell apart; the first of `ranks` is played for all of them."""
+    """Ranks that no measurement could tell apart; the first of `ranks` is played for all of them.
+
+    `program`: which of the programs they run, where there are several (the stages of a pipeline).
+    """
 
     name: str
     ranks: tuple[int, ...]
+    program: int = 0

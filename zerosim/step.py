@@ -11,6 +11,7 @@ Rules of this paper
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -26,6 +27,7 @@ DTYPE_BYTES: Mapping[str, int] = {
 
 HOST_STREAM = "host"
 COMPUTE, REDUCE, GATHER = "compute", "reduce", "gather"
+READ, WRITE = "nvme.read", "nvme.write"  # requests to the drives, in the order in which they were handed in
 
 
 def communicator(group: str) -> str:
@@ -93,19 +95,31 @@ class Collective(NamedTuple):
         return self.elements * DTYPE_BYTES[self.dtype]
 
 
+Tier = Literal["gpu", "dram", "nvme"]
+
+
 class Transfer(NamedTuple):
-    """A copy between tiers (`gpu`, `dram`, `nvme`)."""
+    """A copy between tiers. One between `nvme` and `gpu` is direct (GPUDirect Storage), without host memory.
+
+    `pinned`: the host memory is page-locked. `batch`: bytes that a drive is asked for at once when the next request
+    waits for them; 0 where requests overlap.
+    """
 
     bytes: float
-    source: str
-    target: str
+    source: Tier
+    target: Tier
     pinned: bool = True
+    batch: float = 0.0
 
 
 class HostCompute(NamedTuple):
-    """Work of the CPU on host memory: an optimizer, a cast, a scaling."""
+    """Work of the CPU on host memory, `dram_bytes` read and written.
 
-    kind: str
+    `optimizer`: a vectorised optimizer that passes once (DeepSpeedCPUAdam); `torch_optimizer`: one of torch's own, pass
+    by pass; `cast`: between 32 and 16 bits; `stream`: plain arithmetic such as a scaling.
+    """
+
+    kind: Literal["optimizer", "torch_optimizer", "cast", "stream"]
     elements: float
     dram_bytes: float
 
@@ -130,12 +144,21 @@ NO_CALLS = HostCalls()
 
 
 class Buffer(NamedTuple):
-    """A block of memory. `category` is one of CATEGORIES; `name` says which one it is."""
+    """A block of memory. `category` is one of CATEGORIES; `name` says which one it is.
+
+    `pinned`: page-locked host memory, of which torch takes a power of two (c10 CachingHostAllocator).
+    """
 
     name: str
     category: str
     bytes: float
-    tier: str = "gpu"
+    tier: Tier = "gpu"
+    pinned: bool = False
+
+    @property
+    def taken(self) -> float:
+        """Bytes that it takes of its tier."""
+        return float(2 ** math.ceil(math.log2(self.bytes))) if self.pinned and self.bytes > 0 else self.bytes
 
 
 CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "buffers", "overhead")
@@ -171,11 +194,18 @@ class Op(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A process group seen from rank 0: ranks 0, stride, 2·stride, ... (`size` of them)."""
+    """A process group seen from its first rank: ranks first, first + stride, ... (`size` of them).
+
+    The world is cut into blocks of `period` ranks (0: of size x stride), and each block has the same groups. Where
+    size x stride fills the block, as usual, every rank is in one of them; else only those that `first` and `stride`
+    reach are, as in the pair of stages 3 and 4 of a pipeline of 8: first 3, size 2, period 8.
+    """
 
     name: str
     size: int
     stride: int = 1
+    first: int = 0
+    period: int = 0
 
 
 @dataclass(frozen=True, slots=True)

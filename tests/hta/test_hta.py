@@ -47,7 +47,7 @@ def offloaded() -> Timeline:
         norm = add(f"norm {layer}", "compute", Pass(1.0, "reduction"), Demand(0.7e-6), core)
         reduce = add(f"reduce {layer}", "nccl.dp", Collective("reduce_scatter", 8, "bf16", "dp"), Demand(9.4e-6), norm)
         down = add(f"stow {layer}", "d2h", Transfer(8.0, "gpu", "dram"), Demand(12.2e-6, (Use(NIC, 1e-5),)), reduce)
-        add(f"adam {layer}", "host", HostCompute("adam", 8.0, 16.0), Demand(40.3e-6), down)
+        add(f"adam {layer}", "host", HostCompute("optimizer", 8.0, 16.0), Demand(40.3e-6), down)
     return played(Step(tuple(ops), (), frozenset(), {"dp": Group("dp", 2)}, 1), demands)
 
 

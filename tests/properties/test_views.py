@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.timelines import MATMUL, NIC, PCIE, SM, played
 from zerosim.resources import Demand, Use
-from zerosim.step import CATEGORIES, PHASES, Buffer, Collective, Group, HostCompute, Op, Step, Transfer, Work
+from zerosim.step import CATEGORIES, PHASES, Buffer, Collective, Group, HostCompute, Op, Step, Tier, Transfer, Work
 from zerosim.timeline import Timeline
 from zerosim.views import breakdown, communication, critical_path, memory, phases, stalls
 from zerosim.views.allocator import Block, CachingAllocator, rounded
@@ -21,7 +21,7 @@ LANES: tuple[tuple[str, Work | None, str], ...] = (
     ("nccl.dp", Collective("all_reduce", 4, "bf16", "dp"), NIC),
     ("nccl.tp", Collective("all_gather", 4, "bf16", "tp"), NIC),
     ("d2h", Transfer(8.0, "gpu", "dram"), PCIE),
-    ("host", HostCompute("adam", 4.0, 8.0), PCIE),
+    ("host", HostCompute("optimizer", 4.0, 8.0), PCIE),
     ("compute", None, SM),
 )
 pairs = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted), max_size=12)
@@ -59,7 +59,7 @@ def timelines(draw: st.DrawFn) -> Timeline:
         earlier = st.lists(st.integers(0, number - 1), max_size=2, unique=True) if number else st.just([])
         acquires = []
         for _ in range(draw(st.integers(0, 2))):
-            tier = draw(st.sampled_from(("gpu", "gpu", "dram")))
+            tier: Tier = draw(st.sampled_from(("gpu", "gpu", "dram")))
             size = float(draw(st.integers(0, 10**8)))
             acquires.append(len(buffers))
             buffers.append(Buffer(f"b.{number}", draw(st.sampled_from(CATEGORIES)), size, tier))

@@ -46,7 +46,7 @@ def test_pageable_memory_is_five_times_slower() -> None:
 
 def test_host_memory_counts_every_rank_of_the_socket() -> None:
     use = next(u for u in demand(node(8), Transfer(GB, "gpu", "dram")).uses if u.resource == "dram")
-    assert use == ("dram", 8 * GB, 0.8)
+    assert use[:3] == ("dram", 8 * GB, 0.8)
 
 
 def test_a_drive_is_shared_by_all_ranks_of_the_node_and_bounces_through_host_memory() -> None:
@@ -66,21 +66,21 @@ def test_copies_that_cannot_be() -> None:
     with pytest.raises(InputError, match="nvme drives"):
         demand(node(), Transfer(GB, "nvme", "dram"))
     with pytest.raises(InputError, match="tiers gpu, dram or nvme"):
-        demand(node(), Transfer(GB, "tape", "dram"))
+        demand(node(), Transfer(GB, "tape", "dram"))  # type: ignore[arg-type]
 
 
 def test_cpu_adam_of_ten_billion_parameters() -> None:
     sockets = [{"device": "epyc_7742", "cores": 128, "dram": {"capacity": "1 TB", "bandwidth": "256 GB/s"}}]
     host = node(1, sockets=sockets)
-    adam = HostCompute("adam", 10e9, 280e9)  # 28 B a parameter
+    adam = HostCompute("optimizer", 10e9, 280e9)  # 28 B a parameter
     assert seconds(host, adam) == pytest.approx(2.19, rel=0.002)  # ZeRO-Offload, Table 4: 2.57 s
-    assert seconds(host, HostCompute("torch_adam", 10e9, 280e9)) == pytest.approx(5.5 * 280e9 / 128e9)
+    assert seconds(host, HostCompute("torch_optimizer", 10e9, 280e9)) == pytest.approx(5.5 * 280e9 / 128e9)
     assert seconds(host, HostCompute("cast", 1e9, 6e9)) == pytest.approx(6e9 / (0.4 * 256e9))
 
 
 def test_few_cores_move_less_than_memory_could() -> None:
     sockets = [{"device": "epyc_7742", "cores": 4, "dram": {"capacity": "1 TB", "bandwidth": "256 GB/s"}}]
-    assert seconds(node(1, sockets=sockets), HostCompute("adam", 1e9, 28e9)) == pytest.approx(28e9 / 32e9)
+    assert seconds(node(1, sockets=sockets), HostCompute("optimizer", 1e9, 28e9)) == pytest.approx(28e9 / 32e9)
 
 
 def test_c2c_is_one_resource_for_both_ways() -> None:

@@ -227,7 +227,7 @@ NAMES: list[tuple[Work, str]] = [
     (Matmul(((1, 2, 3, 4),), "bf16"), "gemm bwd layers.3.up_proj"),
     (Attention(1, 1, 2, 2, 3, True, True, "bf16"), "flash_attention bwd layers.3.up_proj"),
     (Pass(8.0, "adam"), "multi_tensor_adam bwd layers.3.up_proj"),
-    (HostCompute("adam", 4.0, 8.0), "cpu_adam bwd layers.3.up_proj"),
+    (HostCompute("optimizer", 4.0, 8.0), "cpu_optimizer bwd layers.3.up_proj"),
     (Transfer(8.0, "nvme", "dram"), "copy nvme to dram bwd layers.3.up_proj"),
 ]  # fmt: skip
 

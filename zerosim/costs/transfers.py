@@ -106,8 +106,7 @@ _PARTS = {"h2d": _down, "d2h": _up, "read": _read, "write": _write, "device": _d
 def host_compute(work: HostCompute, site: Site) -> Demand:
     """Work of the CPU, bound by host memory or by what its cores move; ranks of a socket share both.
 
-    `adam` in the kind is DeepSpeed's CPUAdam, with `torch` a torch optimizer on the CPU; `cast` converts numbers; all
-    else streams.
+    Each kind reaches its own part of the memory's rate.
     """
     if site.socket is None or not site.dram:
         raise _missing(site, "a socket with dram", f"{work.kind} on the CPU")
@@ -122,11 +121,11 @@ def host_compute(work: HostCompute, site: Site) -> Demand:
 
 def _host_efficiency(kind: str) -> float:
     """Fraction of the paper bandwidth of host memory."""
-    if "adam" in kind.lower():
-        slower = constant("cpu_adam.torch_foreach_slowdown") if "torch" in kind.lower() else 1.0
+    if kind.endswith("optimizer"):
+        slower = constant("cpu_adam.torch_foreach_slowdown") if kind.startswith("torch") else 1.0
         return constant("cpu_adam.dram_eff") / slower
     stream = constant("dram.stream_eff")
-    return stream * constant("cpu_cast.stream_share") if "cast" in kind.lower() else stream
+    return stream * constant("cpu_cast.stream_share") if kind == "cast" else stream
 
 
 def _missing(site: Site, expected: str, reason: str) -> InputError:

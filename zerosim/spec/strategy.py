@@ -18,12 +18,14 @@ class Optimizer:
     """What an optimizer keeps (fp32 bytes per parameter beside the master copy) and moves per step on the GPU.
 
     `traffic_bytes`: HBM bytes per element and step of its kernels: fused Adam reads p, g, m, v, writes p, m, v: 28.
+    `on_cpu`: whose code runs where its states are offloaded: DeepSpeed's vectorised one, or torch's pass by pass.
     """
 
     name: str = "AdamW"
     state_bytes: int = 8
     traffic_bytes: int = 28
     fused: bool = True
+    on_cpu: Literal["deepspeed", "torch"] = "deepspeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,18 @@ class Offload:
     pipeline_write: bool = False
     fast_init: bool = False
     ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aio:
+    """The `aio` section: how drives are asked (runtime/swap_tensor/aio_config.py). `block_size` is bytes."""
+
+    block_size: int = 1_048_576
+    queue_depth: int = 8
+    intra_op_parallelism: int = 1
+    single_submit: bool = False
+    overlap_events: bool = True
+    use_gds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,8 @@ class DeepSpeed:
     check_grad_overflow: bool = True
     synchronized_timer: bool = True
     wall_clock_breakdown: bool = False
+    cpu_checkpointing: bool = False  # of deepspeed.checkpointing: inputs of checkpointed blocks go to host memory
+    aio: Aio = field(default_factory=Aio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +117,20 @@ class Ddp:
     static_graph: bool = False
     no_sync: bool = True  # gradients are reduced in the last micro-step only
     first_iteration: bool = False  # before the buckets are rebuilt: one bucket of everything
+    parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    optimizer: Optimizer = field(default_factory=Optimizer)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Layers spread over GPUs: rank r holds stage r mod `stages`. Each micro-batch passes forward through all stages
+    and back before the next one starts (`naive`), so that one GPU of a pipeline works at a time.
+
+    Ranks of equal stage are replicas; they all-reduce their gradients once a step, after the last backward.
+    """
+
+    stages: int
+    schedule: Literal["naive"] = "naive"
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     optimizer: Optimizer = field(default_factory=Optimizer)
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from zerosim.step import (
+    HOST_STREAM,
     NO_CALLS,
     Buffer,
     Collective,
     CollectiveKind,
     Group,
     HostCalls,
+    HostCompute,
     Op,
     Phase,
     Slice,
     Step,
+    Tier,
+    Transfer,
     Work,
     communicator,
 )
@@ -86,6 +90,22 @@ class Builder:
         number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), reduces=reduces)
         if not asynchronous:
             self._waits[lane] = {stream: number}  # it comes after everything the lane waited for
+        return number
+
+    def copy(
+        self, lane: str, name: str, transfer: Transfer, *, blocking: bool = False, layer: int | None = None
+    ) -> int:
+        """A copy at the end of a lane. One that is `blocking` (a plain `.to`), or from or to pageable memory, holds the
+        host until the lane has done it (HOSTCOPY)."""
+        number = self.launch(lane, name, transfer, HostCalls(kernels=1), layer)
+        if blocking or not transfer.pinned:
+            self.block([number])
+        return number
+
+    def host_compute(self, name: str, work: HostCompute) -> int:
+        """Work of the CPU, done by the host's own thread: nothing is issued before it ends."""
+        number = self.launch(HOST_STREAM, name, work)
+        self.block([number])
         return number
 
     def _write(
@@ -171,15 +191,15 @@ class Builder:
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
-    def resident(self, name: str, category: str, size: float) -> int:
+    def resident(self, name: str, category: str, size: float, tier: Tier = "gpu", pinned: bool = False) -> int:
         """A buffer that is there before the step begins and after it ends."""
-        buffer = self._new(Buffer(name, category, size), born=-1)
+        buffer = self._new(Buffer(name, category, size, tier, pinned), born=-1)
         self._resident.add(buffer)
         return buffer
 
-    def acquire(self, name: str, category: str, size: float) -> int:
+    def acquire(self, name: str, category: str, size: float, tier: Tier = "gpu", pinned: bool = False) -> int:
         """Allocate, at the issue of the next op."""
-        buffer = self._new(Buffer(name, category, size), born=len(self._drafts))
+        buffer = self._new(Buffer(name, category, size, tier, pinned), born=len(self._drafts))
         self._acquiring.append(buffer)
         return buffer
 

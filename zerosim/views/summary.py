@@ -186,7 +186,7 @@ def _peak_at(timeline: Timeline, tier: TierMemory) -> PeakAt:
 
 def _classes(timeline: Timeline) -> Iterator[ClassSummary]:
     collective = [op.number for op in timeline.step.ops if isinstance(op.work, Collective)]
-    for name, ranks in timeline.classes:
+    for name, ranks, _ in timeline.classes:
         spans = timeline.spans[name]
         waited = sum(spans[number].start - spans[number].ready for number in collective)
         yield ClassSummary(name, len(ranks), ranks[0], max((span.end for span in spans), default=0.0), waited)

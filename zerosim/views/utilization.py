@@ -41,7 +41,7 @@ def utilization(timeline: Timeline) -> dict[str, ResourceUse]:
     amounts: defaultdict[str, float] = defaultdict(float)
     seconds: defaultdict[str, float] = defaultdict(float)
     for demand, times in _carried(timeline):
-        for resource, amount, efficiency in demand.uses:
+        for resource, amount, efficiency, _ in demand.uses:
             amounts[resource] += times * amount
             seconds[resource] += times * amount / (supply.rates[resource] * efficiency)
     return {
