@@ -6,6 +6,7 @@ from typing import Any
 
 from zerosim.costs import Priced, price
 from zerosim.resources import Demand
+from zerosim.spec.launch import Launch
 from zerosim.spec.loading import inline
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import read_topology
@@ -59,8 +60,11 @@ def collective(kind: CollectiveKind, size: float) -> Collective:
     return Collective(kind, int(size), "uint8", "dp")
 
 
-def priced(topology: Topology, *works: Work, size: int | None = None, stride: int = 1) -> Priced:
-    return price(program(*works, size=size or len(topology.gpus), stride=stride), topology)
+def priced(
+    topology: Topology, *works: Work, size: int | None = None, stride: int = 1, launch: Launch | None = None
+) -> Priced:
+    step = program(*works, size=size or len(topology.gpus), stride=stride)
+    return price([step], topology, launch or Launch())
 
 
 def demand(topology: Topology, work: Work, size: int | None = None, stride: int = 1) -> Demand:
@@ -69,6 +73,8 @@ def demand(topology: Topology, work: Work, size: int | None = None, stride: int 
     return found.demands[found.classes[0].name][0]
 
 
-def seconds(topology: Topology, work: Work, size: int | None = None, stride: int = 1) -> float:
-    found = priced(topology, work, size=size, stride=stride)
+def seconds(
+    topology: Topology, work: Work, size: int | None = None, stride: int = 1, launch: Launch | None = None
+) -> float:
+    found = priced(topology, work, size=size, stride=stride, launch=launch)
     return found.demands[found.classes[0].name][0].alone(found.supply)

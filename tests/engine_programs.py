@@ -50,7 +50,7 @@ class Program:
         """Play class `a` with the written demands, and the `others` with theirs."""
         demands = {"a": self.demands, **(others or {})}
         classes = [RankClass(name, (rank,)) for rank, name in enumerate(demands)]
-        return play(self.step(), classes, demands, machine)
+        return play([self.step()], classes, demands, machine)
 
     def spans(self, machine: Supply) -> Sequence[Span]:
         return self.play(machine).spans["a"]

@@ -1,7 +1,8 @@
 """Small hand-made timelines for the tests of views and reports: every number in them can be checked with a pencil.
 
 `played` is a toy player: no sharing, every op takes the seconds its demand takes alone. `tiny()` is a two-layer step
-of 27 seconds, `skewed()` the same step on two classes of which one computes slower, `many(n)` a step of about n ops.
+of 27 seconds, `skewed()` the same step on two classes of which one computes slower, `offloaded()` one with work outside
+the GPU, `many(n)` a step of about n ops.
 
     tiny(), seconds       0    2    4   5    8        14      17   20   23  24   26  27
     nccl.dp               gather gather                reduce       reduce
@@ -17,16 +18,16 @@ from zerosim.resources import Demand, RankClass, Supply, Use
 from zerosim.step import Buffer, Collective, Group, HostCompute, Matmul, Op, Pass, Step, Transfer
 from zerosim.timeline import Span, Timeline
 
-NIC, SM, HBM, PCIE, CORES = "nic", "sm", "hbm", "pcie", "cores"
+NIC, SM, HBM, PCIE, CORES, DRAM, NVME = "nic", "sm", "hbm", "pcie", "cores", "dram", "nvme"
 DP = "nccl.dp"
 MB = 1e6
 
 
-def supply(capacity: float = 1000 * MB) -> Supply:
-    """100 FLOP/s, 100 B/s of HBM, 20 B/s of NIC, 40 B/s of PCIe; 50 MB of overhead on the GPU."""
+def supply(capacity: float = 1000 * MB, dram: float = 4000 * MB) -> Supply:
+    """100 FLOP/s; 100 B/s of HBM, 40 of PCIe and host memory, 20 of NIC, 10 of NVMe; 50 MB of overhead on the GPU."""
     return Supply(
-        rates={SM: 100.0, HBM: 100.0, NIC: 20.0, PCIE: 40.0, CORES: 10.0},
-        capacities={"gpu": capacity, "dram": 4000 * MB, "nvme": 0.0},
+        rates={SM: 100.0, HBM: 100.0, NIC: 20.0, PCIE: 40.0, CORES: 10.0, DRAM: 40.0, NVME: 10.0},
+        capacities={"gpu": capacity, "dram": dram, "nvme": 0.0},
         overheads={"gpu": 50 * MB, "dram": 0.0, "nvme": 0.0},
         units={SM: "FLOP/s", HBM: "B/s", NIC: "B/s", PCIE: "B/s", CORES: "B/s"},
         labels={SM: "SMs", HBM: "HBM", NIC: "NIC 20 B/s", PCIE: "PCIe", CORES: "CPU cores"},
@@ -60,7 +61,7 @@ def played(
             end = start + factor * demand.alone(machine)
             tail[name, op.stream] = end
             spans[name].append(Span(op.number, name, issued[name], ready[name], start, end, demand.bottleneck(machine)))
-    return Timeline(step, classes, spans, dict.fromkeys(names, tuple(demands)), machine, events=4 * len(step.ops))
+    return Timeline((step,), classes, spans, dict.fromkeys(names, tuple(demands)), machine, events=4 * len(step.ops))
 
 
 MATMUL = Matmul(((1, 4, 5, 6),), "bf16")  # 2 x 4 x 5 x 6 = 240 FLOP
@@ -144,6 +145,49 @@ def host_optimizer() -> Timeline:
     )
     step = Step(ops, (), frozenset(), {}, micro_batches=1).check()
     return played(step, (FORWARD_SECONDS, Demand(uses=(Use(CORES, 20.0),))))
+
+
+def offloaded() -> Timeline:
+    """23 s of which 9.5 s are computed: an optimizer on the CPU whose states are on a drive.
+
+    The host waits for the copy of the gradients (pageable), the drive and Adam before it goes on; nobody waits for the
+    log, which is copied while the drive is read.
+
+        seconds       0    3      9   10   12     18   21   22     22.5  23
+        compute       forward backward                 up   cast
+        reduce                    down
+        gather                         log
+        nvme.read                      read states
+        host                                      adam
+        nvme.write                                     write states
+    """
+    down = Transfer(40.0, "gpu", "dram", pinned=False)
+    ops = (
+        Op(0, "forward", "compute", MATMUL),
+        Op(1, "backward", "compute", BACKWARD, phase="backward"),
+        Op(2, "gradients down", "reduce", down, after=(1,), phase="backward"),
+        Op(3, "log", "gather", Transfer(80.0, "gpu", "dram"), host_waits=(2,), phase="optimizer"),
+        Op(4, "read states", "nvme.read", Transfer(80.0, "nvme", "dram"), phase="optimizer"),
+        Op(5, "adam", "host", HostCompute("optimizer", 30.0, 120.0), host_waits=(4,), phase="optimizer"),
+        Op(6, "parameters up", "compute", Transfer(40.0, "dram", "gpu"), host_waits=(5,), phase="optimizer"),
+        Op(7, "cast", "compute", Pass(100.0, "stream"), phase="optimizer"),
+        Op(8, "write states", "nvme.write", Transfer(20.0, "dram", "nvme"), after=(5,), phase="optimizer"),
+        Op(9, "end of step", "host", None, host_waits=(8,), phase="optimizer"),
+    )
+    demands = (
+        FORWARD_SECONDS,
+        BACKWARD_SECONDS._replace(host=0.0),
+        Demand(uses=(Use(PCIE, 40.0), Use(DRAM, 20.0))),
+        Demand(uses=(Use(PCIE, 80.0),)),
+        Demand(uses=(Use(NVME, 80.0),)),
+        Demand(uses=(Use(DRAM, 120.0),)),
+        Demand(uses=(Use(PCIE, 40.0),)),
+        Demand(uses=(Use(HBM, 50.0),)),
+        Demand(uses=(Use(NVME, 20.0),)),
+        Demand(),
+    )
+    step = Step(ops, (), frozenset(), {}, micro_batches=1).check()
+    return played(step, demands)
 
 
 def many(count: int, exposed: bool = False) -> Timeline:

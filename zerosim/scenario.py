@@ -8,14 +8,16 @@ how a step is built, priced or played.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerosim.errors import Finding, InputError, Problem, nearest
+from zerosim.spec.launch import Launch, usual_launch
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import Ddp, Strategy
+from zerosim.spec.strategy import Ddp, Pipeline, Strategy
+from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.training import MOST_PASSES, Training
 
 if TYPE_CHECKING:  # networkx, pydantic and yaml are loaded when a file is read, not before
@@ -45,6 +47,7 @@ class Scenario:
     assumptions: tuple[str, ...] = ()
     source: str = ""
     calibration: str | None = None
+    launch: Launch = dataclasses.field(default_factory=Launch)
 
     def __post_init__(self) -> None:
         """What no scenario may be, however it was made."""
@@ -60,6 +63,10 @@ class Scenario:
         if isinstance(self.strategy, Ddp) and self.strategy.parameter_dtype not in ("fp32", self.training.precision):
             expected = f"fp32 or {self.training.precision}, the precision of training"
             wrong.append(Problem(self.source, "strategy.ddp.parameter_dtype", self.strategy.parameter_dtype, expected))
+        lacking = lacking_tier(self.strategy, self.topology)
+        if lacking:
+            wrong.append(Problem(self.source, "topology", *lacking))
+        wrong += _misfits(self)
         if wrong:
             raise InputError(wrong)
 
@@ -68,16 +75,27 @@ class Scenario:
         """Ranks of the run: one a GPU."""
         return len(self.topology.gpus)
 
-    def replace(self, **changes: Any) -> Scenario:
-        """Another scenario with `title`, `nodes`, `gpus`, `topology`, `model`, `training` or `strategy` changed.
+    @property
+    def replicas(self) -> int:
+        """Ranks, or pipelines, that each have their own part of the batch."""
+        return self.world_size // (self.strategy.stages if isinstance(self.strategy, Pipeline) else 1)
 
-        All of them values; `training` may also be a mapping of the fields that change. The batch per GPU stays as it
-        is when the number of GPUs changes, and bucket sizes stay when the model does.
+    def replace(self, **changes: Any) -> Scenario:
+        """Another scenario: `title`, `nodes`, `gpus`, `topology`, `model`, `training`, `strategy` or `launch` changed.
+
+        All of them values; `training` and `launch` may also be mappings of the fields that change. The batch per GPU
+        stays as it is when the number of GPUs changes, and bucket sizes stay when the model does. Where nobody said how
+        processes are started, another strategy is started in its own usual way.
         """
         _known(changes)
         values = dict(changes)
         if isinstance(values.get("training"), Mapping):
             values["training"] = _changed_training(self.training, values["training"])
+        strategy = values.get("strategy", self.strategy)
+        if isinstance(values.get("launch"), Mapping):
+            values["launch"] = _changed_launch(self.launch, values["launch"], strategy)
+        elif "launch" not in self.text and "strategy" in values:
+            values = {"launch": usual_launch(strategy), **values}
         if "topology" in values:
             values["machine"] = values["topology"]
         if values.keys() & {"nodes", "topology"}:  # a number of GPUs says nothing about other nodes
@@ -85,8 +103,9 @@ class Scenario:
         machine = values.get("machine", self.machine)
         values["topology"] = machine.select(values.get("nodes", self.nodes), values.get("gpus", self.gpus))
         changed = dataclasses.replace(self, **values)
+        said = changed.launch if "launch" in changes or "launch" in self.text else None
         names: dict[str, Any] = {key: changes[key].name for key in ("topology", "model") if key in changes}
-        return dataclasses.replace(changed, text=_text(changed, {**self.text, **names}))
+        return dataclasses.replace(changed, text=_text(changed, {**self.text, **names}, said))
 
 
 def load(path: str | Path, changes: Sequence[str] = ()) -> Scenario:
@@ -104,8 +123,17 @@ def from_mapping(mapping: Mapping[str, Any], base_directory: str | Path = ".", c
     return Scenario(**scenario_file.read(document, Path(base_directory), changes))
 
 
+def _misfits(scenario: Scenario) -> Iterator[Problem]:
+    if isinstance(scenario.strategy, Pipeline):
+        from zerosim.spec.pipeline import misfits
+
+        precision = scenario.training.precision
+        for key, found, expected in misfits(scenario.strategy, precision, scenario.world_size, scenario.model):
+            yield Problem(scenario.source, f"strategy.pipeline.{key}", found, expected)
+
+
 def _known(changes: Mapping[str, Any]) -> None:
-    known = ("title", "nodes", "gpus", "topology", "model", "training", "strategy")
+    known = ("title", "nodes", "gpus", "topology", "model", "training", "strategy", "launch")
     wrong = [
         Problem("replace", name, f'the unknown name "{name}"', f"one of {', '.join(known)}", nearest(name, known))
         for name in changes
@@ -117,16 +145,23 @@ def _known(changes: Mapping[str, Any]) -> None:
 
 def _changed_training(training: Training, changes: Mapping[str, Any]) -> Training:
     from zerosim.spec.loading import inline, validated
-    from zerosim.spec.scenario_file import TrainingSchema
+    from zerosim.spec.training_file import TrainingSchema
 
     document = inline({**dataclasses.asdict(training), **changes}, "replace: training")
     return Training(**validated(document, TrainingSchema).model_dump())
 
 
-def _text(scenario: Scenario, names: Mapping[str, Any]) -> dict[str, Any]:
+def _changed_launch(launch: Launch, changes: Mapping[str, Any], strategy: Strategy) -> Launch:
+    from zerosim.spec.launch_file import launch_text, read_launch
+    from zerosim.spec.loading import inline
+
+    return read_launch(inline({**launch_text(launch), **changes}, "replace: launch"), strategy).launch
+
+
+def _text(scenario: Scenario, names: Mapping[str, Any], launch: Launch | None) -> dict[str, Any]:
     from zerosim.spec.scenario_text import scenario_text
 
     return scenario_text(
         scenario.title, names["topology"], scenario.nodes, scenario.gpus, names["model"], scenario.training,
-        scenario.strategy, scenario.calibration,
+        scenario.strategy, scenario.calibration, launch,
     )  # fmt: skip

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from zerosim.costs import price
 from zerosim.engine import play
+from zerosim.errors import Finding
 from zerosim.scenario import Scenario
-from zerosim.spec.strategy import Ddp, DeepSpeed
+from zerosim.spec.strategy import Ddp, DeepSpeed, Pipeline, Zero
 from zerosim.spec.topology import Gpu
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
@@ -27,21 +28,22 @@ class Simulation(Timeline):
 
     scenario: Scenario
     notes: tuple[str, ...] = ()  # what pricing assumed, one sentence each
+    findings: tuple[Finding, ...] = ()  # and what it found
 
     def summary(self) -> Summary:
         """Every number that a report shows."""
         with _no_collection():
-            return summarize(self, facts(self.scenario, self.notes))
+            return summarize(self, facts(self.scenario, self.notes, self.findings))
 
 
 def simulate(scenario: Scenario) -> Simulation:
     """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs."""
     with _no_collection():
-        step = build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
-        priced = price(step, scenario.topology)
-        played = play(step, priced.classes, priced.demands, priced.supply)
+        steps = build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
+        priced = price(steps, scenario.topology, scenario.launch)
+        played = play(steps, priced.classes, priced.demands, priced.supply)
         return Simulation(
-            step=played.step,
+            steps=played.steps,
             classes=played.classes,
             spans=played.spans,
             demands=played.demands,
@@ -49,22 +51,24 @@ def simulate(scenario: Scenario) -> Simulation:
             events=played.events,
             scenario=scenario,
             notes=priced.notes,
+            findings=priced.findings,
         )
 
 
-def facts(scenario: Scenario, notes: tuple[str, ...] = ()) -> Facts:
-    """What a summary needs and a timeline cannot know."""
-    training, world = scenario.training, scenario.world_size
-    samples = training.micro_batch_size * training.gradient_accumulation_steps * world
+def facts(scenario: Scenario, notes: tuple[str, ...] = (), findings: tuple[Finding, ...] = ()) -> Facts:
+    """What a summary needs and a timeline cannot know; `notes` and `findings` of pricing."""
+    training, world, replicas = scenario.training, scenario.world_size, scenario.replicas
+    samples = training.micro_batch_size * training.gradient_accumulation_steps * replicas
+    flops = model_flops(scenario.model, training) * training.gradient_accumulation_steps
     return Facts(
         title=scenario.title,
         nodes=len(scenario.topology.hosts),
         world_size=world,
         tokens=samples * training.sequence_length,
         samples=samples,
-        model_flops=model_flops(scenario.model, training) * training.gradient_accumulation_steps,
+        model_flops=flops * replicas / world,
         peak_flops=_peak_flops(scenario),
-        findings=scenario.findings,
+        findings=(*scenario.findings, *findings),
         assumptions=(*scenario.assumptions, *notes),
         choices=_choices(scenario),
     )
@@ -83,14 +87,24 @@ def _peak_flops(scenario: Scenario) -> float:
 
 
 def _choices(scenario: Scenario) -> Choices:
-    """What bears on memory."""
+    """What bears on memory and on what would help."""
     training, strategy = scenario.training, scenario.strategy
+    zero = strategy.zero if isinstance(strategy, DeepSpeed) else Zero()
+    sections = {"optimizer": zero.offload_optimizer, "parameters": zero.offload_param}
+    offloaded = frozenset(state for state, section in sections.items() if section.device != "none")
     return Choices(
         checkpointing=training.activation_checkpointing == "full",
         micro_batch=training.micro_batch_size,
         stage=strategy.zero.stage if isinstance(strategy, DeepSpeed) else None,
         ddp=isinstance(strategy, Ddp),
+        pipeline=isinstance(strategy, Pipeline),
         bucket_view=isinstance(strategy, Ddp) and strategy.gradient_as_bucket_view,
+        offloaded=offloaded,
+        on_nvme=frozenset(state for state in offloaded if zero.stage == 3 and sections[state].device == "nvme"),
+        pinned=frozenset(state for state in offloaded if sections[state].pin_memory),
+        accumulation=training.gradient_accumulation_steps,
+        pipelined=zero.offload_optimizer.pipeline_read or zero.offload_optimizer.pipeline_write,
+        bound_cores=scenario.launch.bind_cores_to_rank,
     )
 
 

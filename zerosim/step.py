@@ -207,6 +207,14 @@ class Group(NamedTuple):
     first: int = 0
     period: int = 0
 
+    def members(self, rank: int) -> range:
+        """The ranks of the instance that holds `rank`, in a world without end; empty where none does."""
+        span = self.size * self.stride
+        block = self.period or span
+        start = rank // block * block + (rank % self.stride if span == block else self.first)
+        ranks = range(start, start + span, self.stride)
+        return ranks if rank in ranks else range(0)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

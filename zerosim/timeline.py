@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from zerosim.resources import Demand, RankClass, Supply
-from zerosim.step import Step
+from zerosim.step import Collective, Op, Step
 
 
 class Span(NamedTuple):
@@ -26,11 +26,21 @@ class Span(NamedTuple):
     bottleneck: str
 
 
+class Call(NamedTuple):
+    """An op of a class: how that class takes part in a collective."""
+
+    rank_class: str
+    op: int
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One played step. `spans[c][i]` is op i of class c; `demands[c][i]` is what it needed."""
+    """One played step. `spans[c][i]` is op i of class c's program; `demands[c][i]` is what it needed.
 
-    step: Step
+    `steps` are the programs: one where all ranks do the same, as usual; one a stage in a pipeline.
+    """
+
+    steps: tuple[Step, ...]
     classes: tuple[RankClass, ...]
     spans: Mapping[str, Sequence[Span]]
     demands: Mapping[str, Sequence[Demand]]
@@ -45,4 +55,45 @@ class Timeline:
     @property
     def slowest(self) -> RankClass:
         """The class that ends last: the one whose spans explain the step."""
+        if len(self.classes) == 1:
+            return self.classes[0]
         return max(self.classes, key=lambda c: max((span.end for span in self.spans[c.name]), default=0.0))
+
+    @property
+    def step(self) -> Step:
+        """The program of the class that ends last."""
+        return self.steps[0] if len(self.steps) == 1 else self.program(self.slowest)
+
+    def program(self, rank_class: RankClass | str) -> Step:
+        """What the ranks of a class ran; the class itself or its name."""
+        if isinstance(rank_class, str):
+            rank_class = next(each for each in self.classes if each.name == rank_class)
+        return self.steps[rank_class.program]
+
+    def collectives(self) -> dict[Call, tuple[Call, ...]]:
+        """Who took part in each collective, in the order of the classes.
+
+        NCCL pairs calls by their order on a communicator: the i-th of one rank with the i-th of the others. Classes
+        that need the same for it are in one group; a group of the same name elsewhere is another.
+        """
+        needs: dict[object, int] = {}
+        known: dict[int, int] = {}  # by identity, which is quicker than by value
+        met: dict[tuple[str, int, int], list[Call]] = {}
+        for rank_class in self.classes:
+            demands = self.demands[rank_class.name]
+            for op, place in ordinals(self.program(rank_class).ops):
+                demand = demands[op.number]
+                if id(demand) not in known:
+                    known[id(demand)] = needs.setdefault((demand.latency, demand.uses, demand.holds), len(needs))
+                key = op.stream, place, known[id(demand)]
+                met.setdefault(key, []).append(Call(rank_class.name, op.number))
+        return {call: together for together in map(tuple, met.values()) for call in together}
+
+
+def ordinals(ops: Sequence[Op]) -> Iterator[tuple[Op, int]]:
+    """The collectives of a program, each with its place among those of its stream."""
+    places: dict[str, int] = {}
+    for op in ops:
+        if isinstance(op.work, Collective):
+            places[op.stream] = place = places.get(op.stream, -1) + 1
+            yield op, place

@@ -102,6 +102,20 @@ WRONG = {
         ("deepspeed: ds.json", "ddp: {bucket_cap_mb: ¦-1}", "strategy.ddp.bucket_cap_mb: found -1; expected"),
         ("deepspeed: ds.json", "ddp: {bucket_cap_mb: ¦.inf}", "strategy.ddp.bucket_cap_mb: found inf; expected"),
         ("training:", "training: ¦!!python/object:os.system", "found the tag tag:yaml.org,2002:python"),
+        ("precision: bf16", "checkpoint_function: ¦megatron", 'found "megatron"; expected "torch" or "deepspeed"'),
+        ("title: small", "launch: {¦bind_cores: true}", 'launch.bind_cores: found unknown key "bind_cores"; expected'),
+        ("title: small", "launch: {launcher: ¦mpirun}", 'launch.launcher: found "mpirun"; expected "deepspeed" or'),
+        ("title: small", "launch: {omp_num_threads: ¦-1}", "launch.omp_num_threads: found -1; expected"),
+        ("title: small", "launch: ¦deepspeed", 'launch: found "deepspeed"; expected a mapping'),
+        (
+            "title: small", "launch: {launcher: torchrun, bind_cores_to_rank: ¦true}",
+            "launch.bind_cores_to_rank: found true; expected false, or launcher: deepspeed; torchrun binds no cores",
+        ),
+        (
+            "deepspeed: ds.json", "deepspeed: {zero_optimization: {stage: 3, offload_optimizer: {device: nvme}}}",
+            "topology: found machine without NVMe drives; expected a topology whose nodes have NVMe drives, where "
+            "strategy.deepspeed.zero_optimization.offload_optimizer.device is nvme",
+        ),
     ],
     "machine.yaml": [
         ("300 GB/s", "¦300 GBs", 'node.nvlink.bandwidth: found "300 GBs"; expected a rate such as'),
@@ -180,6 +194,27 @@ WRONG = {
         ('"bf16": {"enabled": true}', '"bf16": {}, ¦"bf16": {}', 'found the key "bf16" again; expected each key once'),
         ('"bf16": {', '"bf16" {', "found a syntax error (expecting"),
         ('"stage": 2', '"stage": 2, ¦"a\\nb": 1', 'found unknown key "a\\nb"; expected a key of zero_optimization'),
+        ('"stage": 2', '"stage": 2, "offload_optimizer": {"device": ¦"gpu"}', 'device: found "gpu"; expected none'),
+        ('"stage": 2', '"stage": 2, "offload_optimizer": {¦"devise": "cpu"}', "nearest device"),
+        ('"stage": 2', '"stage": 2, "offload_optimizer": ¦"cpu"', 'offload_optimizer: found "cpu"; expected a mapping'),
+        ('"stage": 2', '"stage": 3, "offload_optimizer": {"ratio": ¦2}', "ratio: found 2; expected a number from 0"),
+        ('"stage": 2', '"stage": 3, "offload_param": {"buffer_size": ¦-1}', "buffer_size: found -1; expected an int"),
+        ('"stage": 2', '"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": ¦0.5}', "expected 1, or stage 3"),
+        (
+            '"zero_optimization": {',
+            '"optimizer": {"type": ¦"Lamb"}, "zero_optimization": {"offload_optimizer": {"device": "cpu"},',
+            'optimizer.type: found "Lamb"; expected Adam, AdamW, Lion or Adagrad where the optimizer is offloaded',
+        ),
+        (
+            '"stage": 2',
+            '"stage": 3, "offload_optimizer": {"device": "nvme", "pipeline_read": true, "buffer_count": ¦2}',
+            "offload_optimizer.buffer_count: found 2; expected at least 4",
+        ),
+        (
+            '"zero_optimization": {\n    "stage": 2',
+            '"aio": {"block_size": ¦"1 MB"}, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}',
+            'aio.block_size: found "1 MB"; expected an integer, 1 or more',
+        ),
     ],
     "reference.yaml": [
         ("47 GB", "¦47 GBB", 'ZeRO-1.peak_bytes: found "47 GBB"; expected a size such as'),

@@ -99,7 +99,7 @@ REDUCTIONS = (
 @pytest.mark.parametrize("row", REDUCTIONS, ids=lambda row: str(row.bucket))
 def test_reductions_of_one_micro_step(stage: int, row: Reductions) -> None:
     zero = Zero(stage=stage, reduce_bucket_size=row.bucket, overlap_comm=True)  # type: ignore[arg-type]  # a test's row, checked by the class
-    step = build(DeepSpeed(zero=zero), MODEL, Training(2048), 8)
+    step = build(DeepSpeed(zero=zero), MODEL, Training(2048), 8)[0]
     sizes = [sum(piece.stop - piece.start for piece in op.reduces) for op in step.ops if op.reduces]
     assert sum(sizes) == MODEL.numel
     small = row.bucket == 16_777_216

@@ -30,7 +30,7 @@ def works(step: Step) -> list[Collective]:
 
 
 def step_of(strategy: Strategy, model: Model | None = None, **training: Any) -> Step:
-    return build(strategy, model or chain(), toy_training(**training), 2)
+    return build(strategy, model or chain(), toy_training(**training), 2)[0]
 
 
 def zero(stage: int, **keys: Any) -> DeepSpeed:

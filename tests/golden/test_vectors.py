@@ -25,7 +25,7 @@ def collectives(step: Step) -> list[tuple[str, int, str]]:
 
 
 def step_of(strategy: Strategy, ranks: int = 2, **training: Any) -> Step:
-    return build(strategy, toy(), toy_training(**training), ranks)
+    return build(strategy, toy(), toy_training(**training), ranks)[0]
 
 
 def zero(stage: int, **keys: Any) -> DeepSpeed:
@@ -193,10 +193,10 @@ def test_stage_3_reduce_scatters(bucket: int, sizes: list[int]) -> None:
     ],
 )
 def test_ddp_buckets(cap: float | None, sizes: list[int]) -> None:
-    step = build(Ddp(bucket_cap_mb=cap), toy(512, 4096), toy_training(), 2)
+    step = build(Ddp(bucket_cap_mb=cap), toy(512, 4096), toy_training(), 2)[0]
     assert [4 * elements for kind, elements, _ in collectives(step) if kind == "all_reduce"] == sizes
 
 
 def test_ddp_has_one_bucket_in_the_first_iteration() -> None:
-    step = build(Ddp(first_iteration=True), toy(512, 4096), toy_training(), 2)
+    step = build(Ddp(first_iteration=True), toy(512, 4096), toy_training(), 2)[0]
     assert [4 * elements for kind, elements, _ in collectives(step) if kind == "all_reduce"] == [54_554_624]

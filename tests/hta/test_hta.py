@@ -90,7 +90,7 @@ def of_the_gpu(timeline: Timeline) -> Timeline:
         drives = isinstance(op.work, Transfer) and "gpu" not in (op.work.source, op.work.target)
         return op._replace(work=None) if drives else op
 
-    return replace(timeline, step=replace(timeline.step, ops=tuple(map(kept, timeline.step.ops))))
+    return replace(timeline, steps=(replace(timeline.step, ops=tuple(map(kept, timeline.step.ops))),))
 
 
 @pytest.mark.parametrize(("timeline", "scale"), [(tiny(), 1), (skewed(), 1), (many(200), 1), (offloaded(), 100)])

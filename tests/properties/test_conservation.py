@@ -115,8 +115,8 @@ def links(scenario: Scenario, wire: Wire) -> dict[str, float]:
     found = {inside: wire.gpu} if wire.gpu else {}
     if nodes > 1:
         lane = wire.island * nodes / ranks
-        local = {"c2c": 2 * lane} if scenario.topology.name == "gh200" else {"pcie.d2h": lane, "pcie.h2d": lane}
-        found |= {"nic": wire.island, **local}
+        kind = "c2c" if scenario.topology.name == "gh200" else "pcie"
+        found |= {"nic": wire.island, f"{kind}.d2h": lane, f"{kind}.h2d": lane}
     return found
 
 
@@ -187,19 +187,19 @@ def singled(topology: Topology) -> Topology:
 
 
 def step_of(scenario: Scenario) -> Step:
-    return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
+    return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)[0]
 
 
 def played(step: Step, priced: Priced) -> Timeline:
-    return play(step, priced.classes, priced.demands, priced.supply)
+    return play([step], priced.classes, priced.demands, priced.supply)
 
 
 @given(questions.filter(lambda s: s.world_size <= 16))
 @settings(quick, max_examples=8)
 def test_a_representative_has_the_spans_of_all_its_ranks(scenario: Scenario) -> None:
     step = step_of(scenario)
-    few = played(step, price(step, scenario.topology))
-    every = played(step, price(step, singled(scenario.topology)))
+    few = played(step, price([step], scenario.topology))
+    every = played(step, price([step], singled(scenario.topology)))
     assert len(every.classes) == scenario.world_size
     representative = {rank: rank_class.name for rank_class in few.classes for rank in rank_class.ranks}
     for each in every.classes:
@@ -228,7 +228,7 @@ def as_long_as_alone(demand: Demand, collective: bool, supply: Supply) -> Demand
 def operated(scenario: Scenario, surgery: Surgery, free: Sequence[str] = ()) -> Timeline:
     """The scenario played after its demands were changed, with some resources 1e15 times as fast."""
     step = step_of(scenario)
-    classes, demands, supply, notes = price(step, scenario.topology)
+    classes, demands, supply, notes, _ = price([step], scenario.topology)
     for resource in free:
         supply = supply.scaled(resource, 1e15)
     changed = {

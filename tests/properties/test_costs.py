@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from tests.costs_machines import collective, demand, machine, priced, seconds, switched
 from zerosim.costs.bounds import bus_factor, busy_seconds, wire_bytes
 from zerosim.costs.compute import matmul
+from zerosim.costs.drives import Drives
 from zerosim.costs.machine import Machine
 from zerosim.costs.site import survey
 from zerosim.resources import Demand, Supply
+from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
-from zerosim.step import Attention, CollectiveKind, Matmul, Pass, Work
+from zerosim.spec.topology_file import named_topology
+from zerosim.step import Attention, CollectiveKind, HostCompute, Matmul, Pass, Transfer, Work
 
 KINDS: tuple[CollectiveKind, ...] = (
     "all_reduce",
@@ -124,6 +127,54 @@ def test_what_leaves_the_islands_is_at_least_what_the_others_lack(
         tree = wire_bytes(kind, size, k * g, k, "tree")
         assert 2 * size * (k - 1) / k == pytest.approx(tree.island)
         assert tree.island <= wire.island * (1 + 1e-12)
+
+
+tiers = st.sampled_from(("dgx-a100-80", "dgx2-v100-32", "gh200", "pcie-1x-rtx4090", "pcie-2x-rtx3090"))
+stock = cache(named_topology)
+launches = st.builds(
+    Launch, st.sampled_from(("deepspeed", "torchrun")), st.booleans(), st.sampled_from((None, 1, 7, 1000))
+)
+amounts = st.floats(1e6, 1e12)
+sources = st.sampled_from(("gpu", "dram"))
+batches = st.sampled_from((0.0, 2.0**23))
+copies = st.builds(Transfer, amounts, st.sampled_from(("gpu", "dram", "nvme")), sources, st.booleans(), batches)
+writes = st.builds(Transfer, amounts, sources, st.just("nvme"), st.booleans(), batches)
+on_cpu = st.builds(HostCompute, st.sampled_from(("optimizer", "torch_optimizer", "cast", "stream")), amounts, amounts)
+of_host: st.SearchStrategy[Work] = st.one_of(copies, writes, on_cpu)
+
+
+@given(tiers, launches, of_host)
+@settings(max_examples=100, deadline=None)
+def test_work_of_the_host_is_shared_by_ranks_of_a_node_and_never_faster_than_on_paper(
+    name: str, launch: Launch, work: Work
+) -> None:
+    topology = stock(name)
+    found = priced(topology, work, launch=launch)
+    for demands in found.demands.values():
+        time = demands[0].alone(found.supply)
+        assert 0 < time < math.inf
+        assert time >= _paper(demands[0], found.supply)
+        assert all(0 < use.efficiency <= 1 for use in demands[0].uses)
+        assert all(1 <= use.ranks <= len(topology.gpus) for use in demands[0].uses)
+        assert len({use.resource for use in demands[0].uses}) == len(demands[0].uses)
+
+
+@given(tiers, launches, of_host)
+@settings(max_examples=60, deadline=None)
+def test_a_rank_alone_on_its_node_is_no_slower(name: str, launch: Launch, work: Work) -> None:
+    """Save for a bound one, which has its memory on one socket beside others, and alone on all of them."""
+    together, alone = (seconds(part, work, launch=launch) for part in (stock(name), stock(name).select(gpus=1)))
+    assert alone <= together * (1 + 1e-9) or launch.bind_cores_to_rank
+
+
+@given(st.floats(0, 1e13), st.floats(0, 1e13), st.floats(1e8, 1e10), st.floats(0.1, 1), st.floats(0, 1e12))
+def test_writing_slows_from_the_first_rate_to_the_sustained_one(
+    one: float, other: float, first: float, share: float, cache: float
+) -> None:
+    drives = Drives(1, 1e10, first, first * share, cache)
+    less, more = (drives.writes(written) for written in sorted((one, other)))
+    assert first * (1 + 1e-9) >= less >= more * (1 - 1e-9)
+    assert more >= first * share * (1 - 1e-9)
 
 
 _SUPPLIES: tuple[Topology, ...] = tuple(switched(gpu, 1) for gpu in ("a100_sxm_80", "b200_sxm"))

@@ -167,10 +167,34 @@ def test_one_representative_stands_for_equal_classes(program: Program) -> None:
     names = ("a", "b", "c", "d")
     rates = {f"{name}.{resource}": rate for name in names for resource, rate in MACHINE.rates.items()}
     classes = [RankClass(name, (rank,)) for rank, name in enumerate(names)]
-    timeline = play(program.step(), classes, copies(program, names), replace(MACHINE, rates=rates))
+    timeline = play([program.step()], classes, copies(program, names), replace(MACHINE, rates=rates))
     one = times(played(program).spans["a"])
     for name in names:
         assert times(timeline.spans[name]) == pytest.approx(one, rel=1e-7, abs=NEAR)
+
+
+@given(programs())
+def test_the_same_program_written_down_for_each_class_is_one_program(program: Program) -> None:
+    names = ("a", "b", "c")
+    rates = {f"{name}.{resource}": rate for name in names for resource, rate in MACHINE.rates.items()}
+    machine, demands = replace(MACHINE, rates=rates), copies(program, names)
+    one = play([program.step()], [RankClass(name, (rank,)) for rank, name in enumerate(names)], demands, machine)
+    steps = [program.step() for _ in names]
+    several = play(steps, [RankClass(name, (rank,), rank) for rank, name in enumerate(names)], demands, machine)
+    assert several.spans == one.spans
+    assert several.collectives() == one.collectives()
+
+
+@given(programs(), programs())
+def test_programs_that_share_nothing_do_not_disturb_each_other(program: Program, other: Program) -> None:
+    rates = {f"{name}.{resource}": rate for name in ("a", "b") for resource, rate in MACHINE.rates.items()}
+    demands = {name: [private(d, name) for d in each.demands] for name, each in (("a", program), ("b", other))}
+    classes = [RankClass("a", (0,), 0), RankClass("b", (1,), 1)]
+    timeline = play([program.step(), other.step()], classes, demands, replace(MACHINE, rates=rates))
+    alone = {id(each): times(played(each).spans["a"]) for each in (program, other)}
+    if not any(len(calls) > 1 for calls in timeline.collectives().values()):
+        assert times(timeline.spans["a"]) == pytest.approx(alone[id(program)], rel=1e-7, abs=NEAR)
+        assert times(timeline.spans["b"]) == pytest.approx(alone[id(other)], rel=1e-7, abs=NEAR)
 
 
 seconds = st.sampled_from([0.1, 0.25, 0.5, 0.9, 1.0, 2.0])

@@ -130,7 +130,7 @@ def test_pairs_fall_back_to_pcie() -> None:
     over_bridge = demand(pairs, collective("all_gather", GIB), size=2)
     over_pcie = demand(pairs, collective("all_gather", GIB), size=4)
     assert set(amounts(over_bridge)) == {"nvlink", "hbm"}
-    assert set(amounts(over_pcie)) == {"pcie.d2h", "pcie.h2d", "uplink.d2h", "uplink.h2d", "hbm"}
+    assert set(amounts(over_pcie)) == {"pcie.d2h", "pcie.h2d", "pcie.both", "uplink.d2h", "uplink.h2d", "hbm"}
     flow = over_pcie.alone(priced(pairs).supply) - over_pcie.latency
     assert flow == pytest.approx(GIB * 3 / 4 / (0.78 * 31.5e9))  # the ring leaves each switch once
     assert over_pcie.holds == (("sm", 2 / 84),)

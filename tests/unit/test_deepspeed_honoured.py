@@ -22,6 +22,7 @@ from zerosim.spec import deepspeed_top as top_level
 from zerosim.spec.deepspeed import Given, read_deepspeed
 from zerosim.spec.deepspeed_values import BOOLEAN, INTEGER, MAPPING, NUMBER, SHARE, SIGNED, Kind, optional
 from zerosim.spec.loading import inline
+from zerosim.spec.model import Model
 from zerosim.step import Step
 from zerosim.strategies import build
 
@@ -59,10 +60,14 @@ def put(file: dict[str, Any], path: str, value: Any) -> None:
     file[key] = value
 
 
-def outcome(file: File) -> tuple[Step, tuple[Finding, ...]]:
+TOY = toy()
+LARGE = toy(hidden=1024, vocabulary=1024)  # a rank's parts of it are large enough to be swapped: a MiB and more
+
+
+def outcome(file: File, model: Model = TOY) -> tuple[Step, tuple[Finding, ...]]:
     read = read_deepspeed(inline(dict(file), "ds_config.json"), Given(world_size=WORLD, hidden=64))
     training = toy_training(**read.training_values)
-    return build(read.deepspeed, toy(), training, WORLD), read.findings
+    return build(read.deepspeed, model, training, WORLD)[0], read.findings
 
 
 def step_of(file: File) -> Step:
@@ -98,10 +103,11 @@ class Row(NamedTuple):
     other: Any
     file: File
     effect: str
+    model: Model = TOY
 
 
-def rows(key: str, one: Any, other: Any, files: list[dict[str, Any]], effect: str) -> list[Row]:
-    return [Row(key, one, other, file, effect) for file in files]
+def rows(key: str, one: Any, other: Any, files: list[dict[str, Any]], effect: str, model: Model = TOY) -> list[Row]:
+    return [Row(key, one, other, file, effect, model) for file in files]
 
 
 OVERLAP = f"{Z}.overlap_comm"
@@ -111,6 +117,12 @@ REDUCING = [base(stage, more={OVERLAP: True}) for stage in (1, 2, 3)]
 PARTITIONED = [base(stage, more={OVERLAP: overlap}) for stage in (1, 2) for overlap in (True, False)]
 THREE = [base(3)]
 BF16_OPTIMIZER = [base(1, more=FP32_SUMS)]
+HOST = [base(stage, more={f"{Z}.offload_optimizer.device": "cpu"}) for stage in (1, 2, 3)]
+SUB_GROUPS = {f"{Z}.sub_group_size": 4_000_000}  # LARGE: 20 million elements on a rank, five sub-groups
+SWAP = {f"{Z}.offload_optimizer": {"device": "nvme", "nvme_path": "/x", "buffer_count": 12}, **SUB_GROUPS}
+SWAPPED = [base(3, more=SWAP)]
+FETCH = {f"{Z}.offload_param": {"device": "nvme", "nvme_path": "/x", "max_in_cpu": 0, "buffer_count": 20}, **SUB_GROUPS}
+FETCHED = [base(3, more=FETCH)]
 
 ROWS: tuple[Row, ...] = (
     # batch and precision
@@ -205,16 +217,56 @@ ROWS: tuple[Row, ...] = (
     *rows(f"{Z}.leaf_module", None, {"classes": ["B"]}, THREE, LACKING),
     *rows(f"{Z}.zenflow", None, {}, [base(2)], LACKING),
     # offload
-    *rows(f"{Z}.offload_optimizer.device", "none", "cpu", [base(1), base(2), base(3)], LACKING),
-    *rows(f"{Z}.offload_optimizer.device", "none", "nvme", THREE, LACKING),
+    *rows(f"{Z}.offload_optimizer.device", "none", "cpu", [base(1), base(2), base(3)], STEP),
+    *rows(f"{Z}.offload_optimizer.device", "cpu", "nvme", THREE, STEP, LARGE),
+    *rows(f"{Z}.offload_optimizer.device", "cpu", "nvme", [base(1), base(2)], "nvme-is-cpu"),
     *rows(f"{Z}.offload_optimizer.device", "none", "cpu", [base(0)], IDLE),
+    *rows(f"{Z}.offload_optimizer.device", "none", "cpu", [base(0)], "offload-without-stage"),
     *rows(f"{Z}.offload_optimizer.device", "none", "auto", [base(2)], "auto-defaults"),
     *rows(f"{Z}.offload_optimizer.pin_memory", True, False, [base(2)], IDLE),
-    *rows(f"{Z}.offload_optimizer.ratio", 1.0, 0.5, [base(3, more={f"{Z}.offload_optimizer.device": "cpu"})], LACKING),
-    *rows(f"{Z}.offload_param.device", "none", "cpu", THREE, LACKING),
+    *rows(f"{Z}.offload_optimizer.pin_memory", True, False, HOST, STEP),
+    *rows(f"{Z}.offload_optimizer.pin_memory", True, False, HOST, "pageable-copies"),
+    *rows(f"{Z}.offload_optimizer.buffer_count", 4, 12, HOST, IDLE),
+    *rows(f"{Z}.offload_optimizer.pipeline_read", False, True, HOST, IDLE),
+    *rows(
+        f"{Z}.offload_optimizer.ratio",
+        1.0,
+        0.5,
+        [base(3, more={f"{Z}.offload_optimizer.device": "cpu", **SUB_GROUPS})],
+        STEP,
+        LARGE,
+    ),
+    *rows(f"{Z}.contiguous_gradients", True, False, HOST[:2], IDLE),
+    *rows("optimizer.type", "AdamW", "SGD", HOST, STEP),
+    *rows("optimizer.type", "AdamW", "SGD", HOST, "torch-on-cpu"),
+    *rows("optimizer.params.torch_adam", False, True, HOST, STEP),
+    *rows("zero_force_ds_cpu_optimizer", True, False, [*ALL, *HOST], IDLE),
+    *rows("zero_force_ds_cpu_optimizer", True, False, [{**file, "optimizer": None} for file in HOST], STEP),
+    # swapping
+    *rows(f"{Z}.offload_optimizer.buffer_count", 12, 16, SWAPPED, STEP, LARGE),
+    *rows(f"{Z}.offload_optimizer.pipeline_read", False, True, SWAPPED, STEP, LARGE),
+    *rows(f"{Z}.offload_optimizer.pipeline_write", False, True, SWAPPED, STEP, LARGE),
+    *rows(f"{Z}.offload_optimizer.pin_memory", True, False, SWAPPED, STEP, LARGE),
+    *rows(f"{Z}.offload_optimizer.fast_init", False, True, SWAPPED, IDLE, LARGE),
+    *rows(f"{Z}.offload_optimizer.nvme_path", "/x", None, SWAPPED, "no-nvme-path", LARGE),
+    *rows(f"{Z}.sub_group_size", 4_000_000, 8_000_000, SWAPPED, STEP, LARGE),
+    *rows(f"{Z}.offload_param.device", "none", "cpu", THREE, STEP),
     *rows(f"{Z}.offload_param.device", "none", "cpu", [base(2)], IDLE),
+    *rows(f"{Z}.offload_param.device", "cpu", "nvme", FETCHED, STEP, LARGE),
+    *rows(f"{Z}.offload_param.pin_memory", True, False, [base(3, more={f"{Z}.offload_param.device": "cpu"})], IDLE),
+    *rows(f"{Z}.offload_param.buffer_count", 20, 30, FETCHED, STEP, LARGE),
+    *rows(f"{Z}.offload_param.buffer_size", 100_000_000, 200_000_000, FETCHED, STEP, LARGE),
+    *rows(f"{Z}.offload_param.max_in_cpu", 0, 8_000_000, FETCHED, STEP, LARGE),
     *rows("aio.queue_depth", 8, 32, ALL, IDLE),
-    *rows("aio.thread_count", 1, 8, ALL, IDLE),
+    *rows("aio.thread_count", 1, 8, [*ALL, *SWAPPED], IDLE),
+    *rows("aio.queue_depth", 8, 32, SWAPPED, IDLE, LARGE),
+    *rows("aio.queue_depth", 8, 32, [base(3, more={**SWAP, "aio.overlap_events": False})], STEP, LARGE),
+    *rows("aio.overlap_events", True, False, [*SWAPPED, *FETCHED], STEP, LARGE),
+    *rows("aio.block_size", 1_048_576, 2**25, SWAPPED, STEP, LARGE),  # a sub-group has 16 MB of each state
+    *rows("aio.intra_op_parallelism", 1, 8, SWAPPED, STEP, LARGE),
+    *rows("aio.single_submit", False, True, [*SWAPPED, *FETCHED], IDLE, LARGE),
+    *rows("aio.use_gds", False, True, SWAPPED, IDLE, LARGE),
+    *rows("aio.use_gds", False, True, FETCHED, STEP, LARGE),
 )
 
 
@@ -225,7 +277,7 @@ def test_a_key_changes_the_step_or_is_answered(row: Row) -> None:
     one, other = deepcopy(dict(row.file)), deepcopy(dict(row.file))
     put(one, row.key, row.one)
     put(other, row.key, row.other)
-    (before, _), (after, findings) = outcome(one), outcome(other)
+    (before, _), (after, findings) = outcome(one, row.model), outcome(other, row.model)
     if row.effect == STEP:
         assert before != after
         assert not answered(row.key, findings, IDLE)
@@ -342,19 +394,13 @@ def test_auto_everywhere_is_answered() -> None:
         assert told, path
 
 
-def test_a_file_of_offloads_is_read_and_played_without_them() -> None:
-    """The warning is loud, and the step is the one of a run in GPU memory."""
-    for stage in (1, 2, 3):
-        for device in ("cpu", "nvme"):
-            plain, moved = base(stage), base(stage)
-            put(moved, f"{Z}.offload_optimizer", {"device": device, "nvme_path": "/local", "buffer_count": 2})
-            if stage == 3:
-                put(moved, f"{Z}.offload_param", {"device": device, "pin_memory": False})
-            step, findings = outcome(moved)
-            warnings = [finding for finding in findings if finding.code == LACKING]
-            assert step.buffers == step_of(plain).buffers
-            assert [(op.name, op.stream) for op in step.ops] == [(op.name, op.stream) for op in step_of(plain).ops]
-            assert len(warnings) == (2 if stage == 3 else 1)
-            assert all(finding.severity == "warning" for finding in warnings)
-            assert all("with all states in GPU memory" in finding.message for finding in warnings)
-            assert answered(f"{Z}.offload_optimizer.buffer_count", findings, LACKING)
+def test_checkpoints_in_host_memory_change_the_step_of_a_model_that_calls_deepspeeds_function() -> None:
+    file = {**base(2), "activation_checkpointing": {"cpu_checkpointing": True}}
+    steps = []
+    for function in ("torch", "deepspeed"):
+        known = Given(WORLD, 64, checkpoint_function=function, activation_checkpointing="full")
+        read = read_deepspeed(inline(file, "ds_config.json"), known)
+        assert answered("activation_checkpointing.cpu_checkpointing", read.findings, IDLE) is (function == "torch")
+        training = toy_training(**read.training_values, activation_checkpointing="full", reentrant=True)
+        steps.append(build(read.deepspeed, TOY, training, WORLD)[0])
+    assert steps[0] != steps[1]

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
+from zerosim.errors import InputError
 from zerosim.scenario import Scenario, from_mapping, load
 from zerosim.simulation import simulate
-from zerosim.spec.strategy import Ddp
-from zerosim.studies import ladder as study
-from zerosim.studies.ladder import SHARDED, Rung, _zero, ladder
+from zerosim.spec.strategy import Ddp, DeepSpeed
+from zerosim.studies import rungs as study
+from zerosim.studies.ladder import Rung, ladder
 from zerosim.studies.reference import RUNGS
+from zerosim.studies.rungs import SHARDED, _zero, plans
 
 ROOT = Path(__file__).parents[2]
+CPU = {"offload_optimizer": {"device": "cpu"}}
 ZERO_2: dict[str, Any] = {"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}}
 
 
@@ -37,7 +40,7 @@ def test_every_rung_has_the_same_global_batch() -> None:
     rungs = ladder(scenario())
     assert tuple(names(rungs)) == RUNGS
     tokens = 512 * 3 * 8  # sequence x micro-steps x GPUs
-    assert [rung.tokens_per_second * rung.step_seconds for rung in rungs] == pytest.approx([tokens] * 5)
+    assert [rung.tokens_per_second * rung.step_seconds for rung in rungs] == pytest.approx([tokens] * 7)
 
 
 def test_one_gpu_is_drawn_out_from_a_few_micro_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,36 +51,36 @@ def test_one_gpu_is_drawn_out_from_a_few_micro_steps(monkeypatch: pytest.MonkeyP
 
 def test_a_step_of_one_gpu_may_be_longer_than_any_that_can_be_played() -> None:
     many = scenario(nodes=64, training={"gradient_accumulation_steps": 64})  # 32,768 micro-steps of 2 layers
-    first = study._plans(many)
-    assert next(first).micro_steps == 64 * 512
+    assert plans(many)[0].micro_steps == 64 * 512
 
 
 def test_where_everything_fits_the_first_rung_is_the_base() -> None:
     rungs = ladder(scenario())
     assert rungs[0].relative_throughput == 1.0
-    assert [rung.reason.startswith("first that fits; ") for rung in rungs] == [True, False, False, False, False]
-    assert all((rung.relative_throughput or 0.0) > 1 for rung in rungs[1:])  # eight GPUs
+    assert [rung.reason.startswith("first that fits; ") for rung in rungs] == [True, *[False] * 6]
+    assert all((rung.relative_throughput or 0.0) > 1 for rung in rungs[1:5])  # eight GPUs
 
 
 def test_what_does_not_fit_has_no_relative_throughput() -> None:
     # 26 billion parameters: 413, 142 and 97 GB of states on stages 0, 1 and 2, and 52 GB on stage 3
     big = {"layers": 8, "hidden": 16384, "heads": 64}
     rungs = ladder(scenario(model=big, training={"gradient_accumulation_steps": 1}))
-    assert [rung.fits for rung in rungs] == [False, False, False, False, True]
-    assert [rung.relative_throughput for rung in rungs] == [None, None, None, None, 1.0]
+    assert [rung.fits for rung in rungs] == [False, False, False, False, True, True, True]
+    assert [rung.relative_throughput for rung in rungs[:5]] == [None, None, None, None, 1.0]
     assert all("too much at " in rung.reason for rung in rungs[:4])
 
 
 def test_one_gpu_has_no_ddp_rung_and_nothing_to_divide() -> None:
     rungs = ladder(scenario(gpus=1))
-    assert names(rungs) == ["one GPU", "ZeRO-1", "ZeRO-2", "ZeRO-3"]
-    assert len({rung.model_states_bytes for rung in rungs}) == 1
+    assert names(rungs) == ["one GPU", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload"]
+    assert len({rung.model_states_bytes for rung in rungs[:4]}) == 1
 
 
 def test_a_ddp_scenario_keeps_its_settings_and_gets_plain_zero_above() -> None:
     given = scenario({"ddp": {"bucket_cap_mb": 1, "gradient_as_bucket_view": True}})
     rungs = ladder(given)
-    assert [rung.strategy for rung in rungs] == ["ddp", "ddp", "zero1", "zero2", "zero3"]
+    strategies = ["ddp", "ddp", "zero1", "zero2", "zero3", "zero3-offload", "pipeline-naive"]
+    assert [rung.strategy for rung in rungs] == strategies
     assert isinstance(given.strategy, Ddp)
     assert rungs[1].step_seconds == pytest.approx(simulate(given).makespan)
 
@@ -94,7 +97,7 @@ def test_every_precision_climbs(precision: str) -> None:
     zero: dict[str, Any] = {"deepspeed": {**section, "zero_optimization": {"stage": 1}}}
     ddp: dict[str, Any] = {"ddp": {}}
     for strategy in (zero, ddp):
-        assert len(ladder(scenario(strategy, gpus=2, training={"precision": precision}))) == 5
+        assert len(ladder(scenario(strategy, gpus=2, training={"precision": precision}))) == 7
 
 
 @pytest.mark.parametrize(("given", "expected"), [("true", [True] * 3), ("null", [False, False, True])])
@@ -103,3 +106,41 @@ def test_overlap_comm_stays_as_given_and_else_is_the_stage_s_own(given: str, exp
     for name in ("zero1", "zero3"):
         strategy = load(ROOT / f"scenarios/seven-b/{name}.yaml", [change]).strategy
         assert [_zero(strategy, stage).zero.overlap_comm for stage in SHARDED] == expected
+
+
+def test_a_scenario_stands_for_the_rung_of_its_strategy() -> None:
+    offloaded = {"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3, **CPU}}}
+    larger = scenario(offloaded, training={"micro_batch_size": 3, "gradient_accumulation_steps": 1})
+    with_it, without = ladder(scenario(), [larger]), ladder(scenario())
+    assert names(with_it) == names(without)
+    changed = [new.rung for new, old in zip(with_it, without, strict=True) if new != old]
+    assert changed == ["ZeRO-3 + offload"]
+    assert with_it[5].step_seconds == pytest.approx(simulate(larger).makespan)
+    assert with_it[5].model_states_bytes == pytest.approx(2 * larger.model.numel / 8)
+
+
+def test_a_scenario_of_another_batch_stands_for_nothing() -> None:
+    other = scenario(training={"micro_batch_size": 2}, gpus=4)
+    with pytest.raises(InputError) as error:
+        ladder(scenario(), [other])
+    assert [problem.path for problem in error.value.problems] == ["gpus"]  # 4 GPUs of 2 x 3, 8 of 1 x 3: both 24
+    with pytest.raises(InputError, match="global batch: found 48 sequences; expected 24 sequences"):
+        ladder(scenario(), [scenario(training={"micro_batch_size": 2})])
+
+
+def test_rungs_keep_all_states_on_the_gpu_but_the_offloaded_one() -> None:
+    given = scenario({"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2, **CPU}}})
+    devices = {
+        plan.name: plan.scenario.strategy.zero.offload_optimizer.device
+        for plan in plans(given)
+        if isinstance(plan.scenario.strategy, DeepSpeed)
+    }
+    assert devices == {"ZeRO-1": "none", "ZeRO-2": "none", "ZeRO-3": "none", "ZeRO-3 + offload": "cpu"}
+
+
+def test_layers_on_eight_gpus_one_after_the_other_are_no_quicker_than_one_gpu() -> None:
+    """A pipeline of two stages has four replicas, and half of its GPUs at most compute."""
+    found = {rung.rung: rung for rung in ladder(scenario())}
+    share = (found["layer-wise"].relative_throughput or 0.0) / (found["DDP"].relative_throughput or 1.0)
+    assert 0.3 < share < 0.6
+    assert found["layer-wise"].model_states_bytes == pytest.approx(found["DDP"].model_states_bytes / 2)

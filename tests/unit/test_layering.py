@@ -18,7 +18,7 @@ HOUSE = Path(__file__).parents[2] / "zerosim"
 
 BASICS = {"errors", "units"}
 PAPERS = {"step", "resources", "timeline"}
-SEEING = {"simulation", "costs", "views", "report", "scenario", "spec", "catalog"}
+SEEING = {"simulation", "checkpointing", "costs", "views", "report", "scenario", "spec", "catalog"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": BASICS | PAPERS | {"views"},
     "scenario": BASICS | {"step", "spec", "strategies", "catalog"},
     "simulation": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
+    "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "studies": BASICS | PAPERS | SEEING,
     "playground": BASICS | PAPERS | SEEING,
 }

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.timelines import host_optimizer, tiny_step
+from tests.timelines import host_optimizer, offloaded, tiny_step
 from zerosim.report import ops
 from zerosim.step import Attention, Op, Pass, Step
 
@@ -13,38 +13,38 @@ CONTRACT = [
 
 
 def test_every_row_begins_with_the_keys_of_the_contract() -> None:
-    assert all(list(row)[: len(CONTRACT)] == CONTRACT for row in ops.rows(tiny_step()))
+    assert all(list(row)[: len(CONTRACT)] == CONTRACT for row in ops.rows([tiny_step()]))
 
 
 def test_rows_are_plain_json_in_issue_order() -> None:
-    rows = ops.rows(tiny_step())
+    rows = ops.rows([tiny_step()])
     assert json.loads(json.dumps(rows)) == rows
     assert [row["index"] for row in rows] == list(range(10))
 
 
 def test_a_collective_tells_elements_bytes_and_ranks() -> None:
-    row = ops.rows(tiny_step())[5]
+    row = ops.rows([tiny_step()])[5]
     assert (row["kind"], row["elements"], row["dtype"], row["group_size"]) == ("reduce_scatter", 30, "bf16", 2)
     assert row["bytes"] == 60  # 30 elements of 2 bytes
     assert (row["after"], row["phase"], row["layer"]) == ([4], "backward", 1)
 
 
 def test_compute_tells_its_flop() -> None:
-    row = ops.rows(tiny_step())[2]
+    row = ops.rows([tiny_step()])[2]
     assert (row["kind"], row["flops"], row["elements"], row["group_size"]) == ("compute", 240, None, None)
 
 
 def test_every_kind_of_work_has_its_word() -> None:
     attention = Attention(1, 1, 2, 2, 3, True, False, "bf16")
     step = Step((Op(0, "core", "compute", attention),), (), frozenset(), {}, 1)
-    kinds = [row["kind"] for part in (tiny_step(), host_optimizer().step, step) for row in ops.rows(part)]
+    kinds = [row["kind"] for part in (tiny_step(), host_optimizer().step, step) for row in ops.rows([part])]
     assert kinds[-3:] == ["compute", "host_compute", "compute"]
     assert kinds[8:10] == ["compute", "transfer"]
-    assert ops.rows(step)[0]["flops"] == 24  # 4 x 1 x 1 x 2 x 2 x 3, halved because causal
+    assert ops.rows([step])[0]["flops"] == 24  # 4 x 1 x 1 x 2 x 2 x 3, halved because causal
 
 
 def test_table() -> None:
-    lines = ops.render(tiny_step()).splitlines()
+    lines = ops.render([tiny_step()]).splitlines()
     assert (len(lines), lines[0], lines[6]) == (
         11,
         "op  stream   phase      micro  layer  kind            name               work  dtype  ranks  after",
@@ -54,9 +54,9 @@ def test_table() -> None:
 
 def test_a_narrow_screen_cuts_names_first() -> None:
     long = Step((Op(0, "x" * 90, "compute", Pass(8.0, "stream")),), (), frozenset(), {}, 1)
-    assert max(map(len, ops.render(long, 100).splitlines())) == 100
-    assert "xxxxxxxxxxx…" in ops.render(long, 10)
-    assert "x" * 90 in ops.render(long)
+    assert max(map(len, ops.render([long], 100).splitlines())) == 100
+    assert "xxxxxxxxxxx…" in ops.render([long], 10)
+    assert "x" * 90 in ops.render([long])
 
 
 def test_an_op_that_does_nothing_is_named_by_what_it_waits_for() -> None:
@@ -66,5 +66,15 @@ def test_an_op_that_does_nothing_is_named_by_what_it_waits_for() -> None:
         Op(1, "mark", "compute", None, after=(0,)),
         Op(2, "b", "reduce", work, after=(1,)),
     )
-    rows = ops.rows(Step(ops_, (), frozenset(), {}, 1))
+    rows = ops.rows([Step(ops_, (), frozenset(), {}, 1)])
     assert [(row["index"], row["after"]) for row in rows] == [(0, []), (2, [0])]
+
+
+def test_a_copy_tells_its_tiers() -> None:
+    row = ops.rows([tiny_step()])[9]
+    assert (row["kind"], row["bytes"], row["source"], row["target"], row["pinned"]) == (
+        "transfer", 40, "gpu", "dram", True,
+    )  # fmt: skip
+    assert [ops.rows([tiny_step()])[5][key] for key in ("source", "target", "pinned")] == [None] * 3
+    assert "gpu to dram" in ops.render([tiny_step()]).splitlines()[10]
+    assert ops.rows([offloaded().step])[2]["pinned"] is False

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timelines import host_optimizer, many, played, skewed, tiny
+from tests.timelines import host_optimizer, many, offloaded, played, skewed, tiny
 from zerosim.report import axis, svg
 from zerosim.report.marks import FINEST, Mark, drawn, fitting, joined
 from zerosim.report.palette import INKS, ink_of
@@ -36,12 +36,37 @@ def crowded(count: int, streams: int = 8) -> Timeline:
     spans = [Span(n, "all", turn, turn, turn, turn + 0.7, "nic") for n, (turn, _) in enumerate(turns)]
     step = Step(tuple(ops), (), frozenset(), {"dp": Group("dp", 2)}, 1)
     supply = Supply({"nic": 1.0}, {}, {}, {}, {})
-    return Timeline(step, (RankClass("all", (0, 1)),), {"all": spans}, {"all": [Demand()] * count}, supply)
+    return Timeline((step,), (RankClass("all", (0, 1)),), {"all": spans}, {"all": [Demand()] * count}, supply)
 
 
 def test_lanes_are_the_host_the_streams_and_what_is_exposed() -> None:
     assert lane_titles(svg.render(tiny())) == ["host", "compute", "nccl.dp", "d2h", "exposed"]
     assert lane_titles(svg.render(host_optimizer())) == ["host", "compute", "CPU", "exposed"]
+
+
+def test_drives_and_the_cpu_have_lanes_at_the_end() -> None:
+    lanes_ = ["host", "compute", "reduce", "gather", "nvme.read", "nvme.write", "CPU", "exposed"]
+    assert lane_titles(svg.render(offloaded())) == lanes_
+
+
+def test_a_copy_is_a_low_box_on_the_lane_of_kernels() -> None:
+    compute = ET.fromstring(svg.render(offloaded())).findall("svg:g[@class='row']", NS)[1]
+    boxes = {path.attrib["class"]: path.attrib["d"].partition(" ")[2] for path in compute.findall("svg:path", NS)}
+    assert {ink: box[: box.index("h")] for ink, box in boxes.items()} == {"matmul": "0", "transfer": "9.6", "pass": "0"}
+    assert "v14.4h" in boxes["transfer"]  # 0.6 of 24 pixels, at the bottom
+    assert "v24h" in boxes["pass"]
+
+
+def test_the_host_computes_or_waits() -> None:
+    found = tooltips(svg.render(offloaded()))
+    assert "the host computes adam: 3 s" in found
+    assert "the host waits 8 s before it issues adam" in found
+    assert "exposed work of the CPU: 3 s, from 18 s" in found
+    assert [tip for tip in found if tip.startswith("exposed copies")] == [
+        "exposed copies: 9 s, from 9 s",
+        "exposed copies: 1 s, from 21 s",
+        "exposed copies: 500 ms, from 22.5 s",
+    ]
 
 
 def test_each_op_has_a_tooltip_that_explains_it() -> None:
@@ -90,7 +115,7 @@ def test_the_class_that_ends_last_is_shown_unless_another_is_named() -> None:
 def test_names_are_escaped_and_forbidden_characters_replaced() -> None:
     timeline = tiny()
     named = replace(timeline.step, ops=tuple(op._replace(name=f'<b>&"{op.name}\x07') for op in timeline.step.ops))
-    picture = svg.render(replace(timeline, step=named), title="a < b & c")
+    picture = svg.render(replace(timeline, steps=(named,)), title="a < b & c")
     assert ET.fromstring(picture).findtext("svg:title", namespaces=NS) == "a < b & c"
     assert any('<b>&"adam\ufffd' in tip for tip in tooltips(picture))
 

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.timelines import MB, host_optimizer, many, skewed, tiny
+from tests.engine_programs import GATHER, Program, supply, takes
+from tests.timelines import MATMUL, MB, host_optimizer, many, offloaded, skewed, tiny
 from zerosim.errors import Finding
 from zerosim.report.bars import Part, Pen, bar, cells, colour_wanted
 from zerosim.report.parts import MEMORY_LETTERS, time_parts
 from zerosim.report.tables import cell_width
-from zerosim.report.text import _shortened, render, render_comparison
+from zerosim.report.text import render, render_comparison
+from zerosim.report.waits import shortened
+from zerosim.resources import Demand, Hold, Use
+from zerosim.step import HostCompute, Transfer
 from zerosim.timeline import Timeline
 from zerosim.views.summary import Facts, Summary, summarize
 
@@ -114,10 +118,10 @@ def test_colour_changes_nothing_but_colour(timeline: Timeline) -> None:
 
 def test_a_long_label_keeps_what_it_is_and_where() -> None:
     label = "NIC 10 Gb/s Ethernet, one per node (node 1)"
-    assert _shortened(label, 50) == label
-    assert _shortened(label, 40) == "NIC 10 Gb/s Ethernet (node 1)"
-    assert _shortened(label.removesuffix(" (node 1)"), 30) == "NIC 10 Gb/s Ethernet"
-    assert _shortened(label, 8) == "NIC 10 …"
+    assert shortened(label, 50) == label
+    assert shortened(label, 40) == "NIC 10 Gb/s Ethernet (node 1)"
+    assert shortened(label.removesuffix(" (node 1)"), 30) == "NIC 10 Gb/s Ethernet"
+    assert shortened(label, 8) == "NIC 10 …"
 
 
 def test_letters_of_a_bar_differ() -> None:
@@ -165,3 +169,46 @@ def test_comparison_of_a_tier_that_only_one_has() -> None:
     lines = render_comparison([summary(tiny()), summary(host_optimizer())]).split("\n")
     row = next(line for line in lines if line.startswith("DRAM at its peak"))
     assert row.split()[-4:] == ["80", "MB", "-", "-"]
+
+
+def shared_node() -> Timeline:
+    """Adam of 4 ranks, 3 s by itself and 12 s as it is, and a copy beside it that loses nothing; a gather that takes a
+    quarter of the processors from a matmul."""
+    program = Program()
+    adam = Demand(0.0, (Use("dram", 1200.0, 1.0, 4.0),))
+    program.add("host", adam, work=HostCompute("optimizer", 1.0, 1200.0))
+    program.add("reduce", takes(link=20.0, dram=40.0), work=Transfer(20.0, "gpu", "dram"))
+    program.add("compute", takes(sm=30.0), work=MATMUL)
+    program.add("nccl.dp", takes(nic=30.0)._replace(holds=(Hold("sm", 0.25),)), work=GATHER)
+    timeline = program.play(supply(dram=100.0, link=10.0, sm=10.0, nic=10.0))
+    label = "host memory 100 B/s, shared by 4 GPUs"
+    return replace(timeline, supply=replace(timeline.supply, labels={"dram": label}))
+
+
+def test_who_is_slowed_by_whom_outside_the_gpu() -> None:
+    lines = render(summary(shared_node()), width=100).split("\n")
+    start = lines.index("slowed by sharing, in seconds of these ops, hidden ones too")
+    assert lines[start + 1 : start + 4] == [
+        "  the CPU optimizer     9 s  x4.00  to 3 other GPUs         host memory 100 B/s, shared by 4 GPUs",
+        "  the CPU optimizer  400 ms  x1.13  to copies from the GPU  host memory 100 B/s, shared by 4 GPUs",
+        "",
+    ]  # the matmul's 0.75 s are in the JSON alone
+    narrow = render(summary(shared_node()), width=60)
+    assert max(map(cell_width, narrow.split("\n"))) <= 60
+
+
+def test_nothing_is_said_of_sharing_where_nothing_is_outside_the_gpu() -> None:
+    assert "slowed by sharing" not in render(summary(tiny()))
+    assert "slowed by sharing" not in render(summary(offloaded()))  # the toy player shares nothing
+
+
+def test_the_first_finding_has_room_however_much_is_told() -> None:
+    assert "hangs on copies between tiers" in render(summary(offloaded()))
+
+
+def test_the_rounding_of_pinned_blocks_is_told() -> None:
+    step = tiny().step
+    *others, staged = step.buffers
+    pinned = replace(step, buffers=(*others, staged._replace(pinned=True)))
+    screen = render(summary(replace(tiny(), steps=(pinned,))))  # 2 x 40 MB in 2 x 64 MiB
+    assert "allocated 134.2 MB, 54.22 MB of it rounding" in screen

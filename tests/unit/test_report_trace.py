@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.timelines import MB, host_optimizer, many, played, skewed, tiny
+from tests.timelines import MB, host_optimizer, many, offloaded, played, skewed, tiny
 from zerosim.errors import InputError
 from zerosim.report import trace
 from zerosim.report.kernels import kernel
@@ -36,7 +36,7 @@ def short(count: int, seconds: float = 3e-7) -> Timeline:
     return played(step, [Demand(seconds)] * count + [Demand(seconds, host=1e-5)])
 
 
-TIMELINES = [tiny(), skewed(), host_optimizer(), many(60), short(50)]
+TIMELINES = [tiny(), skewed(), host_optimizer(), offloaded(), many(60), short(50)]
 
 
 def faults(found: list[Event]) -> list[str]:
@@ -229,6 +229,7 @@ NAMES: list[tuple[Work, str]] = [
     (Pass(8.0, "adam"), "multi_tensor_adam bwd layers.3.up_proj"),
     (HostCompute("optimizer", 4.0, 8.0), "cpu_optimizer bwd layers.3.up_proj"),
     (Transfer(8.0, "nvme", "dram"), "copy nvme to dram bwd layers.3.up_proj"),
+    (Transfer(8.0, "nvme", "gpu"), "copy nvme to gpu bwd layers.3.up_proj"),  # by cuFile, not by a CUDA stream
 ]  # fmt: skip
 
 
@@ -290,3 +291,40 @@ def test_a_packed_file_holds_the_same_and_has_no_time_in_it(tmp_path: Path) -> N
 def test_a_path_that_readers_would_skip_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected a name that ends in \.json"):
         trace.write(tiny(), tmp_path / "trace.txt")
+
+
+def test_drives_and_the_cpu_are_rows_of_the_host() -> None:
+    found = events(offloaded(), offloaded().classes[0])
+    rows = {event["args"]["name"]: event["pid"] for event in found if event["name"] == "thread_name"}
+    host, gpu = rows["host thread"], rows["phases"]
+    assert {name: pid == host for name, pid in rows.items() if "stream" not in name} == {
+        "host thread": True,
+        "nvme.read": True,
+        "CPU host": True,
+        "nvme.write": True,
+        "phases": False,
+        "layers": False,
+    }
+    copies = [event for event in _complete(found) if event["cat"] == "gpu_memcpy"]
+    assert [(event["name"], event["pid"] == gpu) for event in copies] == [
+        ("Memcpy DtoH (Device -> Pageable)", True),
+        ("Memcpy DtoH (Device -> Pinned)", True),
+        ("Memcpy HtoD (Pinned -> Device)", True),
+    ]
+
+
+def test_the_host_thread_says_what_it_waits_for() -> None:
+    found = _complete(events(offloaded(), offloaded().classes[0]))
+    rows = [(e["name"], e["ts"] / 1e6, e["dur"] / 1e6) for e in found if (e["pid"], e["tid"]) == (1000, 1)]
+    assert [row for row in rows[1:] if row[2] > 1e-3] == [
+        ("cudaStreamSynchronize", 0, 10),  # a pageable copy
+        ("wait for read states", 10, 8),
+        ("compute adam", 18, 3),
+        ("wait for write states", 21, 2),
+    ]
+
+
+def test_memory_of_the_host_is_counted_in_its_process() -> None:
+    """40 MB of parameters there from the start."""
+    (found,) = [each for each in events(tiny(), tiny().classes[0]) if each["ph"] == "C" and each["pid"] == 1000]
+    assert (found["name"], found["ts"], found["args"]) == ("dram of this rank", 0, {"bytes": 40e6})

@@ -150,12 +150,12 @@ def test_ddp() -> None:
     }
     scenario = from_mapping(question(strategy={"ddp": settings}))
     assert scenario.strategy == Ddp(
-        gradient_as_bucket_view=True, parameter_dtype="bf16", optimizer=Optimizer("SGD", 4, 32, False)
+        gradient_as_bucket_view=True, parameter_dtype="bf16", optimizer=Optimizer("SGD", 4, 32, False, "torch")
     )
     assert from_mapping(scenario.text).strategy == scenario.strategy
     assert from_mapping(question(strategy={"ddp": None})).strategy == Ddp()
     unfused = from_mapping(question(strategy={"ddp": {"optimizer": {"type": "AdamW", "fused": False}}}))
-    assert unfused.strategy.optimizer == Optimizer("AdamW", 8, 72, False)
+    assert unfused.strategy.optimizer == Optimizer("AdamW", 8, 72, False, "torch")
     assert from_mapping(unfused.text).strategy == unfused.strategy
 
 
@@ -197,3 +197,70 @@ def test_nodes_that_are_overridden_are_there() -> None:
     change = "topology.overrides=[{node: 1, nics: {bandwidth: 25 Gbps}}]"
     path = Path(__file__).parents[2] / "scenarios/seven-b/zero3-two-nodes-ib.yaml"
     assert len(load(path, [change]).topology.rank_classes()) == 2
+
+
+def test_whose_checkpoint_is_called() -> None:
+    section = {"zero_optimization": {"stage": 2}, "activation_checkpointing": {"cpu_checkpointing": True}}
+    training = {"sequence_length": 2048, "activation_checkpointing": "full", "checkpoint_function": "deepspeed"}
+    called = from_mapping(question(strategy={"deepspeed": section}, training=training))
+    assert isinstance(called.strategy, DeepSpeed)
+    assert called.strategy.cpu_checkpointing
+    assert called.training.reentrant  # deepspeed.checkpointing.checkpoint is; nobody said otherwise
+    assert not from_mapping(question(training=training | {"reentrant": False})).training.reentrant
+    again = from_mapping(called.text)
+    assert (again.strategy, again.training) == (called.strategy, called.training)
+    torch = from_mapping(
+        question(strategy={"deepspeed": section}, training=training | {"checkpoint_function": "torch"})
+    )
+    assert torch.strategy == DeepSpeed(zero=Zero(stage=2))
+    assert "checkpoint_function" not in " ".join(torch.assumptions)
+    idle = from_mapping(question(training=training | {"activation_checkpointing": "none"}))
+    assert any(finding.message.startswith("training.checkpoint_function changes nothing") for finding in idle.findings)
+
+
+def test_offloads_of_a_scenario_come_back_from_its_text() -> None:
+    offloads = {
+        "stage": 3,
+        "sub_group_size": 100_000_000,
+        "offload_optimizer": {"device": "nvme", "nvme_path": "/x", "pipeline_read": True, "buffer_count": 8},
+        "offload_param": {"device": "nvme", "nvme_path": "/x", "max_in_cpu": 0, "buffer_size": 2e7},
+    }
+    strategy = {"zero_optimization": offloads, "aio": {"block_size": 2**21, "queue_depth": 32}}
+    scenario = from_mapping(question(strategy={"deepspeed": strategy}))
+    assert isinstance(scenario.strategy, DeepSpeed)
+    assert (scenario.strategy.aio.block_size, scenario.strategy.aio.queue_depth) == (2**21, 32)
+    assert zero_of(scenario).offload_param.buffer_size == 20_000_000
+    assert from_mapping(scenario.text).strategy == scenario.strategy
+
+
+@pytest.mark.parametrize(
+    ("section", "tier"),
+    [
+        ({"stage": 2, "offload_optimizer": {"device": "cpu"}}, "sockets with DRAM"),
+        ({"stage": 3, "offload_param": {"device": "cpu"}}, "sockets with DRAM"),
+        ({"stage": 3, "offload_optimizer": {"device": "nvme"}}, "NVMe drives"),
+        ({"stage": 2, "offload_optimizer": {"device": "nvme"}}, "sockets with DRAM"),  # there it is cpu
+    ],
+)
+def test_a_machine_must_have_what_is_offloaded_to(section: dict[str, Any], tier: str) -> None:
+    devices = [{"name": name, "kind": "gpu", "device": "l4"} for name in "ab"] + [
+        {"name": "cpu", "kind": "socket", "cores": 16}
+    ]
+    links = [{"from": name, "to": "cpu", "bandwidth": "31.5 GB/s"} for name in "ab"]
+    bare = {"name": "bare", "devices": devices, "links": links}
+    if tier == "NVMe drives":
+        memory = {"name": "ram", "kind": "dram", "capacity": "64 GB"}
+        bare |= {"devices": [*devices, memory], "links": [*links, {"from": "cpu", "to": "ram", "bandwidth": "80 GB/s"}]}
+    strategy = {"deepspeed": {"zero_optimization": section}}
+    scenario = from_mapping(question(strategy=strategy))
+    with pytest.raises(InputError) as caught:
+        from_mapping(question(strategy=strategy, topology=bare))
+    (problem,) = caught.value.problems
+    (name,) = set(section) - {"stage"}
+    assert str(problem).endswith(
+        f"topology: found bare without {tier}; expected a topology whose nodes have {tier}, where "
+        f"strategy.deepspeed.zero_optimization.{name}.device is {section[name]['device']}"
+    )
+    machine = from_mapping(question(topology=bare)).topology
+    with pytest.raises(InputError, match=f"bare without {tier}"):
+        scenario.replace(topology=machine)

@@ -88,7 +88,7 @@ WRONG = {  # what is written instead of what, and what is said of it
     ),
     "fsdp": (
         ("  deepspeed: {zero", "  fsdp: {zero"),
-        "scenario.yaml:9:3: strategy.fsdp: found fsdp; expected deepspeed or ddp; fsdp is not simulated yet",
+        "scenario.yaml:9:3: strategy.fsdp: found fsdp; expected deepspeed, ddp or pipeline; fsdp is not simulated yet",
         "",
     ),
     "stage inside an inline DeepSpeed mapping": (
@@ -126,7 +126,7 @@ WRONG = {  # what is written instead of what, and what is said of it
     ),
     "two strategies": (
         ("  deepspeed: {zero", "  ddp: {}\n  deepspeed: {zero"),
-        "strategy: found ddp and deepspeed; expected exactly one of deepspeed, ddp, fsdp, pipeline",
+        "strategy: found ddp and deepspeed; expected exactly one of deepspeed, ddp, pipeline, fsdp",
         "",
     ),
     "missing DeepSpeed file": (

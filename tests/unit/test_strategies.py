@@ -36,7 +36,7 @@ def zero(stage: int, synchronized_timer: bool = True, **keys: Any) -> DeepSpeed:
 
 
 def step_of(strategy: Strategy, ranks: int = 2, model: Model | None = None, **training: Any) -> Step:
-    return build(strategy, model or toy(), toy_training(**training), ranks)
+    return build(strategy, model or toy(), toy_training(**training), ranks)[0]
 
 
 def resident(step: Step) -> Counter[str]:

@@ -1,5 +1,7 @@
 """Memory of a step: both curves, the peak and its parts, the caching allocator, and what is said when it overflows."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.timelines import FORWARD_SECONDS, MATMUL, MB, many, played, supply, tiny
@@ -156,16 +158,130 @@ def test_only_changes_that_cover_the_excess_are_named() -> None:
     assert "micro-batch" not in remedy  # saves 100 MB
     remedy = finding(tiny(capacity=470 * MB)).remedy  # 80 MB are missing
     assert "half the micro-batch (saves about 100 MB)" in remedy
-    assert "the optimizer in host memory (saves about 120 MB, offload is not simulated yet)" in remedy
     assert "smaller buckets, by 40M elements over all of them or 100 %" in remedy
     assert "ZeRO stage 1" not in remedy  # saves 60 MB on two ranks
 
 
 def test_what_the_scenario_does_already_is_not_named() -> None:
-    choices = Choices(checkpointing=True, offloaded=frozenset({"optimizer"}))
+    choices = Choices(checkpointing=True, stage=1, offloaded=frozenset({"optimizer"}))
     remedy = finding(tiny(capacity=470 * MB), facts(choices=choices)).remedy
     assert "checkpointing" not in remedy
-    assert "host memory" not in remedy
+    assert "offload" not in remedy
+
+
+def with_elements(timeline: Timeline, elements: int) -> Timeline:
+    """The timeline of a model of so many trainable parameters."""
+    return replace(timeline, steps=(replace(timeline.step, parameters=(elements,)),))
+
+
+def test_offload_says_what_it_takes_and_where() -> None:
+    """9M elements on 2 ranks of one node, 4.5M each: master and gradients of 18 MB in 32 MiB each, staging of 9 MB in
+    16 MiB, moments of 36 MB: 119.9 MB a rank. The GPU is rid of 120 MB of optimizer and 9 MB of gradients."""
+    choices = Choices(stage=2)
+    remedy = finding(with_elements(tiny(capacity=470 * MB), 9_000_000), facts(choices=choices)).remedy
+    assert "offload_optimizer.device cpu (saves about 129 MB, takes about 239.8 MB of DRAM per node)" in remedy
+    assert remedy.index("offload_optimizer") > remedy.index("smaller buckets")  # it slows the step down: last
+    assert "offload_param" not in remedy
+
+
+def test_stage_1_keeps_its_gradients_on_the_gpu() -> None:
+    timeline = with_elements(tiny(capacity=470 * MB), 9_000_000)
+    assert (
+        "offload_optimizer.device cpu (saves about 120 MB" in finding(timeline, facts(choices=Choices(stage=1))).remedy
+    )
+    assert "offload" not in finding(timeline, facts(choices=Choices(stage=0))).remedy
+    assert "offload" not in finding(timeline, facts(choices=Choices(ddp=True))).remedy
+
+
+def test_offload_needs_room_in_host_memory_and_on_stage_3_may_have_it_on_a_drive() -> None:
+    """200 MB of host memory, 80 MB of it taken, and a drive of 1 GB: 16 bytes x 4.5M elements x 2 ranks."""
+    machine = supply(capacity=470 * MB, dram=200 * MB)
+    machine = replace(machine, capacities={**machine.capacities, "nvme": 1000 * MB})
+    timeline = with_elements(replace(tiny(), supply=machine), 9_000_000)
+    remedy = finding(timeline, facts(choices=Choices(stage=3))).remedy
+    assert "offload_optimizer.device nvme (saves about 129 MB, takes about 144 MB of NVMe per node)" in remedy
+    assert "device cpu" not in remedy
+    assert "offload" not in finding(timeline, facts(choices=Choices(stage=2))).remedy
+
+
+def in_host_memory(dram: float, *, pinned: bool = True) -> Timeline:
+    """Per rank: master and gradients of 20 MB each, sums of 10 MB, moments of 40 MB; an op that takes no time."""
+    blocks = (("fp32 master", "optimizer", 20), ("fp32 gradients", "gradients", 20), ("sum", "gradients", 10))
+    buffers = [Buffer(name, part, size * MB, "dram", pinned) for name, part, size in blocks]
+    buffers += [Buffer("moments", "optimizer", 40 * MB, "dram"), Buffer("parameters", "parameters", 40 * MB)]
+    step = Step((), tuple(buffers), frozenset(range(5)), {}, micro_batches=1, parameters=(10_000_000,)).check()
+    return played(step, (), supply(dram=dram))
+
+
+def test_pinned_blocks_take_a_power_of_two() -> None:
+    """32 MiB = 33.55 MB for each 20 MB, 16 MiB = 16.78 MB for 10 MB; moments are not pinned. Two ranks of a node."""
+    dram = memory(in_host_memory(4000 * MB), ranks_per_node=2)["dram"]
+    wasted = {"fp32 master": 2 * ((32 << 20) - 20e6), "fp32 gradients": 2 * ((32 << 20) - 20e6), "moments": 0.0}
+    wasted["sum"] = 2 * ((16 << 20) - 10e6)
+    assert {each.name: each.rounding_bytes for each in dram.held} == wasted
+    assert dram.rounding == pytest.approx(67.77e6, rel=1e-3)
+    assert dram.peak == 2 * (2 * (32 << 20) + (16 << 20) + 40e6)
+    assert sum(dram.parts.values()) == dram.peak
+    assert memory(in_host_memory(4000 * MB, pinned=False), ranks_per_node=2)["dram"].peak == 180e6
+    assert summarize(in_host_memory(4000 * MB), facts()).memory["dram"].rounding_bytes == dram.rounding
+    assert memory(tiny())["gpu"].rounding == 0
+
+
+def test_rounding_is_told_where_it_wastes_much() -> None:
+    def codes(dram: float, *, pinned: bool = True) -> list[str]:
+        return [found.code for found in summarize(in_host_memory(dram, pinned=pinned), facts()).findings]
+
+    assert codes(700 * MB) == []  # 67.8 of 700 MB
+    assert codes(600 * MB) == ["pinned-rounding"]
+    assert codes(600 * MB, pinned=False) == []
+    (found,) = summarize(in_host_memory(600 * MB), facts()).findings
+    assert "67.77 MB per node hold nothing, 27.4 % of what is taken" in found.message
+    assert "worst: fp32 gradients, 40 MB in 67.11 MB" in found.message
+    assert "pin_memory false" in found.remedy
+    assert "sub_group_size" not in found.remedy
+    stage3 = summarize(in_host_memory(600 * MB), facts(choices=Choices(stage=3))).findings[0]
+    assert "sub_group_size of a power of two" in stage3.remedy
+
+
+OFFLOADED = Choices(stage=2, offloaded=frozenset({"optimizer"}), pinned=frozenset({"optimizer"}), accumulation=4)
+
+
+def test_host_memory_is_judged_per_node_with_what_pinning_takes() -> None:
+    """247.8 MB per node. 5M elements a rank."""
+    found = finding(in_host_memory(220 * MB), facts(choices=OFFLOADED))
+    assert "dram: 247.8 MB needed before the step begins" in found.message
+    assert "27.77 MB more than the 220 MB" in found.message
+    assert "gradient_accumulation_steps 1 (saves about 33.55 MB)" in found.remedy  # 16 MiB of sums a rank
+    assert (
+        "pin_memory false (saves about 67.77 MB, its copies become slower and the host waits for each)" in found.remedy
+    )
+    assert "pinned_max_round_threshold_mb:1 where torch knows it (saves about 67.77 MB)" in found.remedy
+    assert "twice as many nodes (saves about 123.9 MB)" in found.remedy
+    assert "nvme" not in found.remedy
+
+
+def test_what_cannot_help_host_memory_is_not_named() -> None:
+    given = OFFLOADED._replace(accumulation=1, pinned=frozenset())
+    assert finding(in_host_memory(160 * MB, pinned=False), facts(choices=given)).remedy == (
+        "twice as many nodes (saves about 90 MB)."
+    )
+
+
+def test_stage_3_may_move_from_host_memory_to_drives_and_back() -> None:
+    given = OFFLOADED._replace(stage=3, accumulation=1)
+    timeline = in_host_memory(220 * MB)
+    roomy = replace(timeline, supply=replace(timeline.supply, capacities={**timeline.supply.capacities, "nvme": 1e9}))
+    remedy = finding(roomy, facts(choices=given)).remedy
+    # optimizer 2 x (33.55 + 40) MB, fp32 gradients 2 x 20 MB; 16 bytes x 5M elements x 2 ranks
+    assert "offload_optimizer.device nvme (saves about 187.1 MB, takes about 160 MB of NVMe per node)" in remedy
+    on_drives = Buffer("swapped", "optimizer", 60 * MB, "nvme")
+    step = replace(timeline.step, buffers=(on_drives,), resident=frozenset({0}))
+    small = replace(timeline.supply, capacities={"gpu": 1e9, "dram": 1e9, "nvme": 100 * MB})
+    swapped = replace(timeline, steps=(step,), supply=small)
+    choices = given._replace(on_nvme=frozenset({"optimizer"}))
+    remedy = finding(swapped, facts(choices=choices)).remedy
+    # master and gradients 32 MiB each, staging 16 MiB, moments 40 MB, on 2 ranks
+    assert remedy.endswith("offload_optimizer.device cpu (saves about 120 MB, takes about 247.8 MB of DRAM per node).")
 
 
 def test_a_combination_takes_each_part_once() -> None:

@@ -1,12 +1,16 @@
 """The summary is the contract of `run --json`: its keys, its sums, its rates."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tests.timelines import MB, many, skewed, tiny
+from tests.engine_programs import Program, supply, takes
+from tests.timelines import MB, host_optimizer, many, offloaded, skewed, tiny
 from zerosim.errors import Finding
-from zerosim.views import Facts, summarize
+from zerosim.step import HostCompute, Transfer
+from zerosim.timeline import Timeline
+from zerosim.views import Choices, Facts, summarize
 
 KEYS = [
     *("scenario", "fits", "world_size", "nodes", "seed", "step_seconds"),
@@ -81,3 +85,77 @@ def test_classes_tell_who_waits() -> None:
     fast, slow = summarize(skewed(), FACTS).classes
     assert (fast.waited_seconds, slow.waited_seconds) == (12 + 9, 0)  # from 14 to 26, from 29 to 38
     assert fast.end_seconds == slow.end_seconds == 45
+
+
+def test_who_lost_to_whom_is_in_the_json() -> None:
+    program = Program()
+    program.add("reduce", takes(link=20.0), work=Transfer(20.0, "gpu", "dram"))
+    program.add("gather", takes(link=20.0), work=Transfer(20.0, "dram", "gpu"))
+    losses = summarize(program.play(supply(link=10.0)), FACTS).as_json()["contention"]
+    assert losses[0] == {
+        "resource": "link",
+        "label": "link",
+        "loser": "copy_from_gpu",
+        "winner": "copy_to_gpu",
+        "seconds": 2.0,
+        "ops": 1,
+        "alone_seconds": 2.0,
+        "ranks": 1.0,
+    }
+    assert summarize(tiny(), FACTS).as_json()["contention"] == []
+
+
+def bound(timeline: Timeline, choices: Choices = Choices()) -> dict[str, Finding]:  # noqa: B008 # a value
+    found = summarize(timeline, replace(FACTS, findings=(), choices=choices)).findings
+    return {finding.code: finding for finding in found}
+
+
+def test_transfer_bound_is_judged_by_the_critical_path() -> None:
+    """1 s down, 8 s and 2 s of the drive hang together: 11 of 23 s. Adam's 3 s are too few to be told."""
+    found = bound(offloaded())
+    assert list(found) == ["transfer-bound"]
+    message, remedy = found["transfer-bound"].message, found["transfer-bound"].remedy
+    assert "47.8 % of the step (11 s) hangs on copies between tiers" in message
+    assert "what limits most of it (43.5 %) is nvme (busy 43.5 % of the step)" in message
+    assert remedy.startswith("Set pipeline_read and pipeline_write")
+    assert "or more gradient_accumulation_steps" in remedy
+    pipelined = bound(offloaded(), Choices(pipelined=True))["transfer-bound"].remedy
+    assert pipelined.startswith("More or faster drives, or the states in host memory")
+
+
+def test_copies_of_every_micro_step_are_not_amortised_by_more_of_them() -> None:
+    """Of pageable memory; two of three micro-steps copy and wait."""
+    program = Program()
+    for micro_batch in range(3):
+        copy = Transfer(20.0, "gpu", "dram", pinned=False)
+        number = program.add("compute", takes(link=20.0 if micro_batch < 2 else 1.0), work=copy)
+        program.ops[number] = program.ops[number]._replace(micro_batch=micro_batch)
+    timeline = program.play(supply(link=10.0))
+    found = bound(replace(timeline, steps=(replace(timeline.step, micro_batches=3),)))["transfer-bound"].remedy
+    assert found == (
+        "Set pin_memory: from pageable memory copies are slower and the host waits for each; "
+        "fewer and larger micro-batches: it is done in each of them."
+    )
+
+
+def test_a_drive_that_the_cpu_hides_is_not_what_binds() -> None:
+    """Adam of 5 s beside a read of 4 s that nobody waits for."""
+    program = Program()
+    program.add("nvme.read", takes(nvme=40.0), work=Transfer(40.0, "nvme", "dram"))
+    adam = program.add("host", takes(dram=50.0), work=HostCompute("torch_optimizer", 2.0, 50.0))
+    program.add("compute", takes(sm=10.0), waits=[adam])
+    found = bound(program.play(supply(nvme=10.0, dram=10.0, sm=10.0)))
+    assert list(found) == ["cpu-optimizer-bound"]
+    assert "83.3 % of the step (5 s) hangs on work of the CPU" in found["cpu-optimizer-bound"].message
+    assert found["cpu-optimizer-bound"].remedy.startswith("Take DeepSpeed's own optimizer (no torch_adam)")
+
+
+def test_the_optimizer_on_the_cpu_binds() -> None:
+    found = bound(host_optimizer())["cpu-optimizer-bound"]  # 2 of 5 s
+    assert "what limits it is CPU cores (busy 40 % of the step)" in found.message
+    assert found.remedy == (
+        "Set bind_cores_to_rank, which gives each rank its cores and the memory beside them; "
+        "a larger micro-batch or more gradient_accumulation_steps: it is done once a step, and weighs less."
+    )
+    bound_already = bound(host_optimizer(), Choices(bound_cores=True))["cpu-optimizer-bound"].remedy
+    assert bound_already.startswith("A larger micro-batch")

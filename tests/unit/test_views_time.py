@@ -10,6 +10,7 @@ from tests.timelines import (
     REDUCE_SECONDS,
     host_optimizer,
     many,
+    offloaded,
     played,
     skewed,
     tiny,
@@ -147,3 +148,28 @@ def test_nothing_is_hidden_in_an_exposed_step() -> None:
     timeline = many(400, exposed=True)  # 100 layers; gathers of 2 s under forwards of 3 s, reductions of 3 s bare
     found = {s.cause: s.seconds for s in stalls(timeline)}
     assert found == {"reduce_scatter": 300, "all_gather": 2}
+
+
+def test_what_blocks_the_host_is_the_cause_not_what_is_in_flight_beside_it() -> None:
+    found = [(s.cause, s.phase, s.resource, s.seconds) for s in stalls(offloaded())]
+    assert found == [
+        (
+            "transfer",
+            "optimizer",
+            "nvme",
+            8.5,
+        ),  # the drive is read for 8 s, 2 s of it beside the log; written at the end
+        ("host_compute", "optimizer", "dram", 3),
+        ("transfer", "backward", "pcie", 1),  # a pageable copy
+        ("transfer", "optimizer", "pcie", 1),
+    ]
+    parts = breakdown(offloaded())
+    assert (parts.compute, parts.exposed_transfer, parts.host_compute, parts.idle) == (9.5, 10.5, 3, 0)
+
+
+def test_the_critical_path_goes_through_what_blocks_the_host() -> None:
+    """Gradients down, drive, Adam, drive: not the log, nor what the GPU does while the drive is written."""
+    links = critical_path(offloaded())
+    assert [(link.op, link.why, link.end - link.start) for link in links] == [
+        *((0, "work", 3), (1, "work", 6), (2, "work", 1), (4, "work", 8), (5, "work", 3), (8, "work", 2)),
+    ]

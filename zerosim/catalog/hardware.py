@@ -150,7 +150,14 @@ def drives() -> Mapping[str, Drive]:
     """All NVMe drives by name."""
     return MappingProxyType(
         {
-            name: Drive(entry["name"], entry["read_gbs"] * GB, entry["write_gbs"] * GB, entry["grade"])
+            name: Drive(
+                name=entry["name"],
+                read=entry["read_gbs"] * GB,
+                write=entry["write_gbs"] * GB,
+                sustained_write=entry.get("sustained_gbs", entry["write_gbs"]) * GB,
+                cache=entry.get("cache_gb", 0) * GB,
+                grade=entry["grade"],
+            )
             for name, entry in _hardware()["drives"].items()
         }
     )

@@ -31,6 +31,7 @@ class Reach:
     members: int  # ranks of the group on the island
     hosts: int  # nodes of the island that hold them
     siblings: int  # groups like this one on each of these nodes, all busy at once
+    senders: int  # nodes of its leaf with such groups
     inside: Inside
     net: float  # bytes/s out of the island that the group can count on
     gate: Literal["nic", "leaf"]  # what limits that
@@ -62,6 +63,7 @@ class Layout:
 
     machine: Machine
     sites: tuple[Site, ...]
+    programs: int
     class_of: Sequence[int]  # by rank
     domain_of: Sequence[int]  # by rank: first rank of its NVLink domain
     island_of: Sequence[int]  # by rank
@@ -75,7 +77,7 @@ class Layout:
         first = {self.class_of[member]: member for member in reversed(members)}
         hosts = sorted({self.machine.hosts[member] for member in members}) if len(islands) > 1 else []
         reaches = tuple(
-            self._reach(self.sites[number], member, islands[self.island_of[member]], hosts)
+            self._reach(self.sites[number], group, member, islands[self.island_of[member]], hosts)
             for number, member in sorted(first.items())
         )
         _check(self.machine.topology.name, group, reaches, len(islands))
@@ -89,25 +91,41 @@ class Layout:
             nvls=min(_nvls(reach, largest) for reach in reaches),
         )
 
-    def _reach(self, site: Site, member: int, on_island: Sequence[int], hosts: Sequence[int]) -> Reach:
+    def _reach(self, site: Site, group: Group, member: int, on_island: Sequence[int], hosts: Sequence[int]) -> Reach:
         where = self.machine.hosts
-        here = sum(1 for rank in on_island if where[rank] == where[member])
-        siblings = max(1, len(self.machine.ranks_on(where[member])) // here)
+        siblings = self._alike(group, member, where[member])
         island_hosts = len({where[rank] for rank in on_island})
         outside = self._outside(site, where[member], hosts)
+        beside = self.machine.beside(where[member]) if outside else ()
+        senders = sum(1 for host in beside if self._alike(group, member, host))
         net = site.network.effective * island_hosts / siblings if site.network else 0.0
-        leaf = _through_leaf(site, outside) * island_hosts / siblings
+        leaf = _through_leaf(site, senders, outside) * island_hosts / siblings
         joined = len({self.domain_of[rank] for rank in on_island}) == 1
         return Reach(
             site=site,
             members=len(on_island),
             hosts=island_hosts,
             siblings=siblings,
+            senders=senders,
             inside=island(self.machine, member, on_island, joined, siblings),
             net=min(net, leaf),
             gate="leaf" if leaf < net else "nic",
             outside=outside,
         )
+
+    def _alike(self, group: Group, member: int, host: int) -> int:
+        """Instances of a group on a node that are busy when that of `member` is: those whose ranks run the same
+        program, and that stay on an island, or leave it, as it does."""
+        leaves, first = self._leaves(group, member), member % self.programs
+        ranks = self.machine.ranks_on(host)
+        same = range(ranks.start + (first - ranks.start) % self.programs, ranks.stop, self.programs)
+        found = {members.start: rank for rank in same if (members := members_of(group, rank, self.machine.world))}
+        return sum(1 for rank in found.values() if self._leaves(group, rank) == leaves)
+
+    def _leaves(self, group: Group, rank: int) -> bool:
+        """Whether the instance that holds `rank` is on several islands."""
+        here = self.island_of[rank]
+        return any(self.island_of[member] != here for member in members_of(group, rank, self.machine.world))
 
     def _outside(self, site: Site, host: int, hosts: Sequence[int]) -> float:
         """The chance that the peer node hangs on another leaf, when nodes were placed without regard to leaves."""
@@ -116,7 +134,7 @@ class Layout:
         return (len(hosts) - self.machine.near(host, hosts)) / (len(hosts) - 1)
 
 
-def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ...]) -> Layout:
+def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ...], programs: int = 1) -> Layout:
     class_of = [0] * machine.world
     for number, each in enumerate(classes):
         for rank in each.ranks:
@@ -131,14 +149,13 @@ def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ..
             lowest = min(island_of[host] for host in hosts)
             for host in hosts:
                 island_of[host] = lowest
-    return Layout(machine, sites, class_of, domain_of, [island_of[host] for host in machine.hosts])
+    return Layout(machine, sites, programs, class_of, domain_of, [island_of[host] for host in machine.hosts])
 
 
 def members_of(group: Group, rank: int, world: int) -> range:
-    """The ranks of the instance of `group` that holds `rank`: ranks 0, stride, 2·stride … are the one of rank 0."""
-    block = group.size * group.stride
-    start = rank // block * block + rank % group.stride
-    return range(start, min(start + block, world), group.stride)
+    """The ranks of the instance of `group` that holds `rank`, those that exist."""
+    members = group.members(rank)
+    return range(members.start, min(members.stop, world), members.step)
 
 
 def _check(name: str, group: Group, reaches: Iterable[Reach], islands: int) -> None:
@@ -170,10 +187,10 @@ def _nvls(reach: Reach, largest: int) -> float:
     return gains.get(reach.site.gpu.architecture, 0.0) if enough and reach.inside.medium == "nvswitch" else 0.0
 
 
-def _through_leaf(site: Site, outside: float) -> float:
-    """What the uplinks of the leaf leave to one node, over all its rails, when all nodes of the leaf send at once."""
+def _through_leaf(site: Site, senders: int, outside: float) -> float:
+    """What the uplinks of the leaf leave to one of its nodes that send at once, over all its rails."""
     if not outside or site.network is None:
         return math.inf
     leaf, network = site.network.leaf, site.network
-    share = leaf.uplinks / leaf.hosts * network.ports / leaf.ports
+    share = leaf.uplinks / senders * network.ports / leaf.ports
     return share * network.port.efficiency / outside

@@ -29,7 +29,7 @@ class Inside:
     ring: float = math.inf
     fan: float = math.inf
     pair: float = math.inf
-    crossings: int = 0  # flows of a ring over the PCIe switch uplink of the first member
+    crossings: tuple[int, ...] = ()  # flows of a ring over each PCIe switch uplink above the first member
 
 
 def island(machine: Machine, member: int, members: Sequence[int], joined: bool, siblings: int) -> Inside:
@@ -83,7 +83,7 @@ def _over_pcie(machine: Machine, member: int, members: Sequence[int], siblings: 
         ring=bounce * _thinnest(ring, alone, siblings),
         fan=bounce * _thinnest(fan, alone, siblings) * (len(order) - 1),
         pair=bounce * _carries(own[0]),
-        crossings=ring.get(own[-1], 0) if len(own) > 1 else 0,
+        crossings=tuple(ring.get(link, 0) for link in own[1:]),
     )
 
 
@@ -114,7 +114,7 @@ def _carries(link: Link) -> float:
     if link.kind == "socket":
         return link.bandwidth * constant("copies.socket_link_eff")
     if link.kind == "c2c":
-        return link.bandwidth * constant("copies.c2c_eff")
+        return link.bandwidth * constant("copies.peer_eff.c2c")
     return link.bandwidth * constant(f"collectives.ring_eff_pcie.{link_key(link)}")
 
 

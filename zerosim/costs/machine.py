@@ -73,10 +73,10 @@ class Machine:
 
     # --- leaves ----------------------------------------------------------------------------------------------------
 
-    def hosts_on_leaf(self, host: int) -> int:
-        """How many hosts hang on the leaf of a host, itself among them."""
+    def beside(self, host: int) -> list[int]:
+        """The hosts that hang on the leaf of a host, itself among them."""
         leaf = self._leaf_of(host)
-        return sum(1 for other in self.topology.hosts if self._leaf_of(other) == leaf)
+        return [other for other in self.topology.hosts if self._leaf_of(other) == leaf]
 
     def near(self, host: int, hosts: Sequence[int]) -> int:
         """How many of `hosts` share the leaf of `host`."""
@@ -95,3 +95,12 @@ class Machine:
             owner = wire.source.partition(".")[0]
             first.setdefault(owner, wire.target)
         return lambda host: first.get(str(host), "")
+
+
+def distance(one: Sequence[Link], other: Sequence[Link]) -> int:
+    """Links to the first device that both ways pass; a long way when they meet only between the sockets."""
+    stops = [link.target for link in other]
+    for hops, link in enumerate(one):
+        if link.target in stops:
+            return hops + stops.index(link.target)
+    return 100 + len(one) + len(other)

@@ -6,31 +6,37 @@ distinct kinds cost, and 16,384 GPUs what 8 cost. A collective has the same dema
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from zerosim.costs import compute, transfers
+from zerosim.costs import compute, processor, transfers
 from zerosim.costs.collectives import collective
+from zerosim.costs.findings import Load, findings
 from zerosim.costs.groups import Layout, Spread, layout, members_of
 from zerosim.costs.host import issue_seconds
 from zerosim.costs.machine import Machine
 from zerosim.costs.site import Site, survey
 from zerosim.costs.supply import supply
+from zerosim.errors import Finding
 from zerosim.resources import Demand, RankClass, Supply
+from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
 from zerosim.step import Attention, Collective, Group, HostCalls, HostCompute, Matmul, Pass, Step, Transfer, Work
 
+DEFAULT_LAUNCH = Launch()
 Kind = tuple[Work | None, HostCalls]  # what a demand depends on, in one class
 
 
 class Priced(NamedTuple):
-    """What the engine plays. `demands[c][i]` is what op i of the step needs in class c."""
+    """What the engine plays. `demands[c][i]` is what op i of the program of class c needs there."""
 
     classes: tuple[RankClass, ...]
     demands: dict[str, list[Demand]]
     supply: Supply
     notes: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(slots=True)
@@ -44,20 +50,27 @@ class _Pricer:
 
     def demand(self, work: Work | None, calls: HostCalls, site: Site) -> Demand:
         if isinstance(work, Collective):
-            lowest = members_of(self.groups[work.group], site.rank, self.layout.machine.world)[0]
+            spread, lowest = self.spread(work.group, site)
             key = (work, calls, lowest)
             if key not in self.shared:
-                found = collective(work, self.spread(work.group, lowest))
+                found = collective(work, spread)
                 self.shared[key] = found._replace(host=issue_seconds(calls))
             return self.shared[key]
         bare = Demand() if work is None else _TABLE[type(work)](work, site)
         return bare._replace(host=issue_seconds(calls))
 
-    def spread(self, group: str, lowest: int) -> Spread:
+    def spread(self, group: str, site: Site) -> tuple[Spread, int]:
+        """The instance of a group in which a site is, and its lowest rank."""
+        lowest = members_of(self.groups[group], site.rank, self.layout.machine.world)[0]
         key = (group, lowest)
         if key not in self.spreads:
             self.spreads[key] = self.layout.spread(self.groups[group], lowest)
-        return self.spreads[key]
+        return self.spreads[key], lowest
+
+    def used(self, kinds: Iterable[Kind], site: Site) -> list[Spread]:
+        """The groups in which a site takes part: each has a communicator."""
+        groups = dict.fromkeys(work.group for work, _ in kinds if isinstance(work, Collective))
+        return [self.spread(group, site)[0] for group in groups]
 
 
 _TABLE: Mapping[type, Callable[..., Demand]] = {
@@ -65,27 +78,68 @@ _TABLE: Mapping[type, Callable[..., Demand]] = {
     Attention: compute.attention,
     Pass: compute.memory_pass,
     Transfer: transfers.transfer,
-    HostCompute: transfers.host_compute,
+    HostCompute: processor.host_compute,
 }
 
 
-def price(step: Step, topology: Topology) -> Priced:
-    """Demands of every op for every class of ranks, and the supply of the machine."""
+def price(steps: Sequence[Step], topology: Topology, launch: Launch = DEFAULT_LAUNCH) -> Priced:
+    """Demands of every op for every class of ranks, and the supply of the machine. Rank r runs `steps[r mod n]`."""
     machine = Machine(topology)
-    classes, sites = survey(machine)
-    pricer = _Pricer(step.groups, layout(machine, classes, sites))
-    kinds: dict[Kind, int] = {}
-    kind_of = [kinds.setdefault((op.work, op.host), len(kinds)) for op in step.ops]
-    demands = {}
+    classes, surveyed = survey(machine, launch, len(steps))
+    programs = [_Kinds.of(step) for step in steps]
+    loads = [_load(each, site, programs[each.program]) for each, site in zip(classes, surveyed, strict=True)]
+    sites = tuple(load.site for load in loads)
+    groups = {name: group for step in steps for name, group in step.groups.items()}
+    pricer = _Pricer(groups, layout(machine, classes, sites, len(steps)))
+    demands, spreads = {}, []
     for named, site in zip(classes, sites, strict=True):
+        kinds, kind_of = programs[named.program]
         found = [pricer.demand(work, calls, site) for work, calls in kinds]
         demands[named.name] = [found[kind] for kind in kind_of]
-    of_first = {name: spread for (name, lowest), spread in sorted(pricer.spreads.items(), reverse=True)}
+        spreads.append(pricer.used(kinds, site))
+    given = supply(topology, sites, spreads)
     return Priced(
         classes=classes,
         demands=demands,
-        supply=supply(topology, sites, of_first.values()),
-        notes=_notes(kinds, sites, list(of_first.values())),
+        supply=given,
+        notes=_notes([kind for each in programs for kind in each.kinds], sites, [s for each in spreads for s in each]),
+        findings=findings(loads, machine, launch, given),
+    )
+
+
+class _Kinds(NamedTuple):
+    """What the demands of a program depend on, each once, and which of them each op is."""
+
+    kinds: Sequence[Kind]
+    kind_of: Sequence[int]
+
+    @classmethod
+    def of(cls, step: Step) -> _Kinds:
+        kinds: dict[Kind, int] = {}
+        kind_of = [kinds.setdefault((op.work, op.host), len(kinds)) for op in step.ops]
+        return cls(list(kinds), kind_of)
+
+
+def _load(ranks: RankClass, site: Site, program: _Kinds) -> Load:
+    """What a class does in a step; its site knows what is written to the drives."""
+    works = _works(*program)
+    return Load(ranks, replace(site, written=site.local * _written(works)), works)
+
+
+def _works(kinds: Iterable[Kind], kind_of: Iterable[int]) -> Mapping[Work, int]:
+    """Each work of a program, and how often it is in it."""
+    times = Counter(kind_of)
+    works: Counter[Work] = Counter()
+    for number, (work, _) in enumerate(kinds):
+        if work is not None:
+            works[work] += times[number]
+    return works
+
+
+def _written(works: Mapping[Work, int]) -> float:
+    """Bytes that a rank writes to the drives in a step."""
+    return sum(
+        times * work.bytes for work, times in works.items() if isinstance(work, Transfer) and work.target == "nvme"
     )
 
 

@@ -3,19 +3,27 @@
 A `Site` is taken once for each class of ranks, from the first rank of the class; pricing works with sites and never
 walks over all ranks. It reads the topology graph and knows no step, no op and no strategy. A class's resources are
 named here, and only here: plain (`nic`) when there is one class, else with the class behind a dot (`nic.node 3`), so
-that `Supply.scaled("nic", 2)` means all of them.
+that `Supply.scaled("nic", 2)` means all of them. Counts of ranks are of those that run the same program, and so do the
+same at the same moment; classes with other programs meet on what they share with it, which is one resource for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from zerosim.catalog import constant, constants
-from zerosim.costs.machine import Machine
+from zerosim.catalog import constants
+from zerosim.costs.drives import Drives
+from zerosim.costs.machine import Machine, distance
+from zerosim.costs.sockets import Crossing, Home, Seat, Seating
+from zerosim.costs.stages import Between, Pipelines, owners
+from zerosim.errors import InputError, Problem
 from zerosim.resources import RankClass
-from zerosim.spec.topology import Device, Drive, Gpu, Link, Nic, Socket
+from zerosim.spec.launch import Launch
+from zerosim.spec.topology import Device, Drive, Gpu, Link, Nic
+
+DEFAULT_LAUNCH = Launch()
 
 
 class Leaf(NamedTuple):
@@ -38,39 +46,48 @@ class Network:
     rate: float
     effective: float
     leaf: Leaf
+    names: tuple[str, ...]
+
+
+class Uplink(NamedTuple):
+    """The link out of a PCIe switch: `uplink` for the one that the GPU hangs on, `uplink2` for the one above that.
+
+    `ranks`: GPUs that are behind it.
+    """
+
+    name: str
+    link: Link
+    ranks: int
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The machine seen from the first rank of a class; `switch_ranks` are behind its switch, itself included."""
+    """The machine seen from the first rank of a class."""
 
     name: str  # of the class; empty when there is only one
     rank: int
     device: Device
     gpu: Gpu
-    local: int  # ranks of its node
+    local: int  # ranks of its node; of those that run its program, as in all counts of ranks here
     nvlink: float  # bytes/s out of the GPU, 0 without NVLink
-    path: tuple[Link, ...]  # from the GPU up to its socket; empty where there is none
-    switch_ranks: int
-    socket: Device | None
-    socket_ranks: int  # on its socket, itself included
-    dram: float  # bytes/s of its socket, on paper
+    host_link: Link | None  # the GPU's own link towards its socket; None where there is none
+    uplinks: tuple[Uplink, ...]  # from there up to the socket
+    home: Home | None  # where its processes are; None where no socket has memory
+    crossing: Crossing  # of copies, between the GPU's socket and the others
+    far: bool  # its processes are bound to another socket than its GPU's
     network: Network | None
-    drives: tuple[Drive, ...]
+    drives: Drives | None
+    written: float = 0.0  # bytes that the ranks of its node write to these in a step
+    owners: Mapping[str, str] = field(default_factory=dict)  # who shares a resource, by the resource's first word
 
     def resource(self, base: str) -> str:
         """The name of this site's resource: `nic`, or `nic.node 3` where there are several classes."""
-        return f"{base}.{self.name}" if self.name else base
+        owner = self.owner(base)
+        return f"{base}.{owner}" if owner else base
 
-    @property
-    def host_link(self) -> Link | None:
-        """The GPU's own link towards its socket."""
-        return self.path[0] if self.path else None
-
-    @property
-    def uplink(self) -> Link | None:
-        """The link out of the GPU's PCIe switch, shared by the GPUs behind it; the slowest where there are several."""
-        return min(self.path[1:], key=lambda link: link.bandwidth, default=None)
+    def owner(self, base: str) -> str:
+        """Whose the resource is: the class's, or that of several which share it; empty if it is everyone's."""
+        return self.owners.get(base.partition(".")[0], self.name)
 
     @property
     def peak(self) -> tuple[str, float]:
@@ -80,13 +97,54 @@ class Site:
         return dtype, peaks[dtype] * self.device.compute
 
 
-def survey(machine: Machine) -> tuple[tuple[RankClass, ...], tuple[Site, ...]]:
-    """The classes of ranks, named, and what the first rank of each sees."""
-    groups = machine.topology.rank_classes()
+def survey(
+    machine: Machine, launch: Launch = DEFAULT_LAUNCH, programs: int = 1
+) -> tuple[tuple[RankClass, ...], tuple[Site, ...]]:
+    """The classes of ranks, named, and what the first rank of each sees. Rank r runs program r mod `programs`."""
+    seating = Seating.of(machine, launch)
+    groups = [part for ranks in machine.topology.rank_classes() for part in _seated_alike(ranks, seating)]
+    if programs > 1:
+        return _surveyed_stages(machine, seating, Pipelines(machine.hosts, groups, Between(machine), programs))
     several = len(groups) > 1
     names = [_class_name(machine, ranks) for ranks in groups] if several else ["all"]
     classes = tuple(RankClass(name, tuple(ranks)) for name, ranks in zip(names, groups, strict=True))
-    return classes, tuple(_site(machine, each.name if several else "", each.ranks[0]) for each in classes)
+    return classes, tuple(_site(machine, each.name if several else "", each.ranks[0], seating) for each in classes)
+
+
+def _seated_alike(ranks: Sequence[int], seating: Seating) -> Iterable[Sequence[int]]:
+    """Ranks with equal GPUs that the launch makes different, apart."""
+    if len(seating.kinds(ranks)) == 1:  # as a rule; no walk over all ranks then
+        return [ranks]
+    parts: dict[Seat, list[int]] = {}
+    for rank in ranks:
+        parts.setdefault(seating.seat(rank), []).append(rank)
+    return parts.values()
+
+
+def _surveyed_stages(
+    machine: Machine, seating: Seating, pipelines: Pipelines
+) -> tuple[tuple[RankClass, ...], tuple[Site, ...]]:
+    classes = pipelines.classes()
+    sites = [_site(machine, each.name, each.ranks[0], seating, pipelines.stages) for each in classes]
+    shared = owners(classes, [_shared(machine, seating, site) for site in sites], pipelines.stages)
+    return classes, tuple(replace(site, owners=who) for site, who in zip(sites, shared, strict=True))
+
+
+def _shared(machine: Machine, seating: Seating, site: Site) -> dict[str, Hashable]:
+    """What a rank has in common with others of its pipeline: PCIe switches, sockets, ports, the node."""
+    host = machine.hosts[site.rank]
+    ports = site.network.names if site.network else ()
+    way = machine.climb(host, site.device.name)
+    things: dict[str, Hashable] = {
+        "sockets": way[-1].target if way else "",
+        "dram": seating.place(site.rank),
+        "cpu": seating.place(site.rank),
+        "nic": ports,
+        "leaf": ports,
+        "nvme": "",
+        **{uplink.name: uplink.link for uplink in site.uplinks},
+    }
+    return {base: (host, thing) for base, thing in things.items()}
 
 
 def _class_name(machine: Machine, ranks: Sequence[int]) -> str:
@@ -102,44 +160,47 @@ def _class_name(machine: Machine, ranks: Sequence[int]) -> str:
     return first if len(ranks) == 1 else f"{first} and {len(ranks) - 1} more"
 
 
-def _site(machine: Machine, name: str, rank: int) -> Site:
+def _site(machine: Machine, name: str, rank: int, seating: Seating, programs: int = 1) -> Site:
     host = machine.hosts[rank]
     device = machine.topology.gpus[rank]
     assert isinstance(device.figures, Gpu)
-    homes = {peer: machine.climb(host, machine.topology.gpus[peer].name) for peer in machine.ranks_on(host)}
-    path = homes[rank]
-    socket = machine.device(host, path[-1].target) if path else None
-    last = [other[-1] for other in homes.values() if other]
+    alike = [peer for peer in machine.ranks_on(host) if (peer - rank) % programs == 0]
+    ways = {peer: machine.climb(host, machine.topology.gpus[peer].name) for peer in alike}
+    way, seat = ways[rank], seating.seat(rank)
     return Site(
         name=name,
         rank=rank,
         device=device,
         gpu=device.figures,
-        local=len(homes),
+        local=len(ways),
         nvlink=sum(link.bandwidth for link in machine.links_out(host, device.name) if link.kind == "nvlink"),
-        path=path,
-        switch_ranks=last.count(path[-1]) if len(path) > 1 else 1,
-        socket=socket,
-        socket_ranks=max(1, sum(1 for link in last if socket and link.target == socket.name)),
-        dram=_memory_rate(machine, host, socket) if socket else 0.0,
-        network=_network(machine, host, list(homes.values())),
-        drives=tuple(d.figures for d in machine.topology.devices("nvme", host) if isinstance(d.figures, Drive)),
+        host_link=way[0] if way else None,
+        uplinks=tuple(_uplink(level, link, ways.values()) for level, link in enumerate(way[1:], start=1)),
+        home=_home(seat.home, len(alike), len(machine.ranks_on(host))),
+        crossing=seat.crossing,
+        far=seat.far,
+        network=_network(machine, host, list(ways.values())),
+        drives=Drives.of([d.figures for d in machine.topology.devices("nvme", host) if isinstance(d.figures, Drive)]),
     )
 
 
+def _home(home: Home | None, alike: int, local: int) -> Home | None:
+    """The home of a rank, shared by those of its `alike` ranks of the node that share it."""
+    return home and home._replace(ranks=max(1, home.ranks * alike // local))
+
+
+def _uplink(level: int, link: Link, ways: Iterable[Sequence[Link]]) -> Uplink:
+    return Uplink("uplink" if level == 1 else f"uplink{level}", link, sum(1 for way in ways if link in way))
+
+
 def link_key(link: Link) -> str:
-    """The generation of a PCIe link as the catalogue writes it."""
-    return f"pcie{min(max(link.generation or 4, 3), 6)}"
+    """The kind of a GPU's link to its host as the catalogue writes it: the generation of PCIe, or `c2c`."""
+    return "c2c" if link.kind == "c2c" else f"pcie{min(max(link.generation or 4, 3), 6)}"
 
 
-def cores(site: Site) -> int:
-    """Cores of the site's socket; 0 where the socket is not described."""
-    figures = site.socket.figures if site.socket else None
-    return figures.cores if isinstance(figures, Socket) else 0
-
-
-def _memory_rate(machine: Machine, host: int, socket: Device) -> float:
-    return sum(link.bandwidth for link in machine.links_out(host, socket.name) if link.kind == "dram")
+def missing(site: Site, expected: str, reason: str) -> InputError:
+    """What a node lacks that the step needs."""
+    return InputError([Problem(f"node {site.device.host}", found="none", expected=f"{expected}: the step {reason}")])
 
 
 # --- the network of a node -----------------------------------------------------------------------------------------
@@ -160,6 +221,7 @@ def _network(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> Ne
         rate=sum(wire.bandwidth for wire in wires),
         effective=min(effective, lanes or effective),
         leaf=_leaf(machine, host, wires),
+        names=tuple(port.name for port in ports),
     )
 
 
@@ -173,7 +235,7 @@ def _reached(machine: Machine, host: int, wire: Link) -> float:
 
 def peer_efficiency(link: Link) -> float:
     """The fraction of a link's paper rate that traffic between devices reaches."""
-    return constant("copies.c2c_eff") if link.kind == "c2c" else constants("copies.peer_eff")[link_key(link)]
+    return constants("copies.peer_eff")[link_key(link)]
 
 
 def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> list[Device]:
@@ -182,25 +244,16 @@ def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) ->
     ways = {name: machine.climb(host, name) for name in ports}
     used: set[str] = set()
     for path in homes:
-        distance = {name: _distance(path, way) for name, way in ways.items()}
-        least = min(distance.values(), default=0)
-        used |= {name for name, far in distance.items() if far == least}
+        far = {name: distance(path, way) for name, way in ways.items()}
+        least = min(far.values(), default=0)
+        used |= {name for name, links in far.items() if links == least}
     return [port for name, port in ports.items() if name in used]
-
-
-def _distance(one: Sequence[Link], other: Sequence[Link]) -> int:
-    """Links to the first device that both ways pass; a long way when they meet only between the sockets."""
-    stops = [link.target for link in other]
-    for hops, link in enumerate(one):
-        if link.target in stops:
-            return hops + stops.index(link.target)
-    return 100 + len(one) + len(other)
 
 
 def _leaf(machine: Machine, host: int, wires: Sequence[Link]) -> Leaf:
     name = wires[0].target
     uplinks = sum(link.bandwidth for link in machine.links_out(host, name) if _leads_up(machine, host, link))
-    return Leaf(machine.hosts_on_leaf(host), sum(1 for wire in wires if wire.target == name), uplinks)
+    return Leaf(len(machine.beside(host)), sum(1 for wire in wires if wire.target == name), uplinks)
 
 
 def _leads_up(machine: Machine, host: int, link: Link) -> bool:

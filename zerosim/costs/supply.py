@@ -2,10 +2,13 @@
 
 Only here and in `Site.resource` are resource names made. Rates are those on paper; what of them can be reached is said
 by each use. Resources of a class:
-    sm hbm nvlink pcie.h2d pcie.d2h (or c2c) uplink.h2d uplink.d2h   of its first GPU and the GPU's PCIe switch
-    dram cpu                                                          of that GPU's socket
-    nic nvme                                                          of its node, all together
-    leaf                                                              uplinks of its leaf switch
+    sm hbm nvlink                                     of its first GPU
+    pcie.h2d pcie.d2h pcie.both (or c2c. ...)         of that GPU's link to its host, each direction and both together
+    uplink.h2d uplink.d2h uplink2.h2d ...             of the PCIe switches above it, the nearest first
+    sockets.into sockets.out                          of all links between its socket and the others
+    dram cpu                                          of the sockets where its processes are at home
+    nic nvme                                          of its node, all together
+    leaf                                              uplinks of its leaf switch
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from dataclasses import dataclass, field
 
 from zerosim.catalog import constant
 from zerosim.costs.groups import Spread
-from zerosim.costs.site import Network, Site, cores
+from zerosim.costs.processor import core_rate
+from zerosim.costs.site import Network, Site
 from zerosim.costs.traffic import channels
 from zerosim.resources import Supply
 from zerosim.spec.topology import Link, Topology
 from zerosim.units import show_flops, show_rate
 
 _GIB, _MIB = 2.0**30, 2.0**20
+_WAYS = {"h2d": "to the GPU", "d2h": "from the GPU"}
+_CROSSING = {"into": "into", "out": "out of"}
 _FABRICS = {
     "ethernet": "Ethernet",
     "infiniband": "InfiniBand",
@@ -49,21 +55,22 @@ class _Rates:
         if rate > 0:
             name = site.resource(base)
             self.rates[name], self.units[name] = rate, unit
-            self.labels[name] = f"{label} ({site.name})" if site.name else label
+            owner = site.owner(base)
+            self.labels[name] = f"{label} ({owner})" if owner else label
 
 
-def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Spread]) -> Supply:
-    """The supply of all classes. `spreads` are the groups in use: each has a communicator with buffers on the GPU."""
+def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Iterable[Spread]]) -> Supply:
+    """The supply of all classes. `spreads`: the groups each takes part in, with buffers on the GPU for each group."""
     collected = _Rates()
     for site in sites:
         _gpu(collected, site)
-        _way_to_host(collected, site)
-        _host(collected, site)
+        _way_to_host(collected, site, sites)
+        _host(collected, site, sites)
         _network(collected, site)
     return Supply(
         rates=collected.rates,
         capacities=_capacities(topology, sites),
-        overheads={"gpu": _overhead(spreads)},
+        overheads={"gpu": max(_overhead(used) for used in spreads)},
         units=collected.units,
         labels=collected.labels,
     )
@@ -77,35 +84,47 @@ def _gpu(collected: _Rates, site: Site) -> None:
     collected.add(site, "nvlink", site.nvlink, f"NVLink {show_rate(site.nvlink)} per GPU and direction")
 
 
-def _way_to_host(collected: _Rates, site: Site) -> None:
-    link, uplink = site.host_link, site.uplink
+def _way_to_host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
+    link = site.host_link
     if link is None:
         return
-    if link.kind == "c2c":
-        collected.add(site, "c2c", link.bandwidth, f"C2C {show_rate(link.bandwidth)} to the CPU")
-        return
-    for way, words in (("h2d", "to the GPU"), ("d2h", "from the GPU")):
-        collected.add(site, f"pcie.{way}", link.bandwidth, f"{_pcie(link)} {words}")
-        if uplink is not None:
-            label = f"{_pcie(uplink)} uplink of a switch {words}, shared by {_gpus(site.switch_ranks)}"
-            collected.add(site, f"uplink.{way}", uplink.bandwidth, label)
+    kind = "C2C" if link.kind == "c2c" else _pcie(link)
+    for way, words in _WAYS.items():
+        collected.add(site, f"{link.kind}.{way}", link.bandwidth, f"{kind} {show_rate(link.bandwidth)} {words}")
+    twice = 2 * link.bandwidth
+    collected.add(site, f"{link.kind}.both", twice, f"{kind} {show_rate(twice)} both ways together")
+    for level, (name, above, _) in enumerate(site.uplinks):
+        meeting = [other for other in sites if other.resource(name) == site.resource(name)]
+        shared = _sharers(other.uplinks[level].ranks for other in meeting)
+        for way, words in _WAYS.items():
+            carried = f"{_pcie(above)} {show_rate(above.bandwidth)}"
+            collected.add(site, f"{name}.{way}", above.bandwidth, f"{carried} uplink of a switch {words}, {shared}")
+    for (way, words), through in zip(_CROSSING.items(), site.crossing, strict=True):
+        label = f"links between sockets {show_rate(through.rate)} {words} that of the GPU"
+        collected.add(site, f"sockets.{way}", through.rate, label)
+
+
+def _sharers(ranks: Iterable[int]) -> str:
+    """Who shares a resource: ranks of each class that meets the others there."""
+    count = sum(ranks)
+    return f"shared by {count} GPU" + ("s" if count > 1 else "")
 
 
 def _pcie(link: Link) -> str:
-    generation = f" {link.generation}" if link.generation else ""
-    return f"PCIe{generation} {show_rate(link.bandwidth)}"
+    return f"PCIe {link.generation}" if link.generation else "PCIe"
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU" + ("s" if count > 1 else "")
-
-
-def _host(collected: _Rates, site: Site) -> None:
-    collected.add(site, "dram", site.dram, f"host memory {show_rate(site.dram)}, shared by {_gpus(site.socket_ranks)}")
-    moves = cores(site) * constant("cpu_adam.per_core_gbs") * 1e9
-    collected.add(site, "cpu", moves, f"CPU, {cores(site)} cores, {show_rate(moves)} to memory")
-    reads = sum(drive.read for drive in site.drives)
-    collected.add(site, "nvme", reads, f"NVMe {show_rate(reads)}, {len(site.drives)} per node")
+def _host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
+    home, drives = site.home, site.drives
+    if home is not None:
+        homes = [other.home for other in sites if other.home and other.resource("dram") == site.resource("dram")]
+        shared = _sharers(each.ranks for each in homes)
+        of = "" if home.sockets == 1 else f" of {home.sockets} sockets"
+        collected.add(site, "dram", home.dram, f"host memory {show_rate(home.dram)}{of}, {shared}")
+        moves = core_rate(home)
+        collected.add(site, "cpu", moves, f"CPU, {home.cores} cores, {show_rate(moves)} to memory, {shared}")
+    if drives is not None:
+        collected.add(site, "nvme", drives.read, f"NVMe {show_rate(drives.read)}, {drives.number} per node")
 
 
 def _network(collected: _Rates, site: Site) -> None:
@@ -115,7 +134,8 @@ def _network(collected: _Rates, site: Site) -> None:
     each = show_rate(network.rate / network.ports, bits=True)
     count = "one" if network.ports == 1 else str(network.ports)
     kind = network.port.name.partition("_")[0]
-    label = f"NIC {each} {_FABRICS.get(kind, network.port.name)}{_achieved(network)}, {count} per node"
+    where = "near its GPUs" if site.owners else "per node"  # of stages, each has its own
+    label = f"NIC {each} {_FABRICS.get(kind, network.port.name)}{_achieved(network)}, {count} {where}"
     collected.add(site, "nic", network.rate, label)
     leaf = network.leaf
     above = show_rate(leaf.uplinks, bits=True)
@@ -142,11 +162,10 @@ def _capacities(topology: Topology, sites: Sequence[Site]) -> Mapping[str, float
 
 
 def _overhead(spreads: Iterable[Spread]) -> float:
-    """Bytes of a GPU taken before any tensor: context, cuBLAS workspace, and the buffers of every communicator.
+    """Bytes of a GPU taken before any tensor: context, cuBLAS workspace, NCCL's kernels, communicators' buffers.
 
     A communicator keeps buffers for each channel and each peer it talks to: 2 in a ring, 3 in a tree, for the
-    protocols Simple, LL128 and LL. An A100 with 24 channels: 24 x 5 x 9.2 MiB = 1.1 GiB; one report (STEP) counts
-    1.5 GiB for the first communicator with its kernels.
+    protocols Simple, LL128 and LL. An A100 with 24 channels: 24 x 5 x 9.2 MiB = 1.1 GiB.
     """
     fixed = constant("overheads.cuda_context_gib") * _GIB + constant("overheads.cublas_workspace_mib") * _MIB
     buffers = sum(
@@ -154,8 +173,13 @@ def _overhead(spreads: Iterable[Spread]) -> float:
         for name in ("nccl_buffer_mib", "nccl_ll128_buffer_mib", "nccl_ll_buffer_mib")
     )
     peers = constant("overheads.nccl_peers")
-    return fixed + sum(
-        max(channels(reach) for reach in spread.reaches) * min(2 * (spread.size - 1), peers) * buffers
-        for spread in spreads
-        if spread.size > 1
+    joined = [spread for spread in spreads if spread.size > 1]
+    kernels = constant("overheads.nccl_kernels_gib") * _GIB if joined else 0.0
+    return (
+        fixed
+        + kernels
+        + sum(
+            max(channels(reach) for reach in spread.reaches) * min(2 * (spread.size - 1), peers) * buffers
+            for spread in joined
+        )
     )

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from zerosim.catalog import constant, constants
 from zerosim.costs.bounds import Wire
 from zerosim.costs.groups import Reach
-from zerosim.costs.site import Network, link_key
+from zerosim.costs.site import Network, Site, link_key
+from zerosim.costs.sockets import Home
 from zerosim.resources import Hold, Use
 
 # NCCL takes one channel more for each 512 threads x 64 bytes (src/enqueue.cc, src/include/comm.h) [E].
@@ -54,10 +55,18 @@ def channels(reach: Reach) -> int:
     return int(known[reach.site.gpu.architecture if reach.inside.medium in ("nvswitch", "mesh") else "pcie"])
 
 
-def _use(resource: str, amount: float, rate: float, efficiency: float, seconds: float, exact: bool = False) -> Use:
+def _use(
+    resource: str,
+    amount: float,
+    rate: float,
+    efficiency: float,
+    seconds: float,
+    exact: bool = False,
+    ranks: float = 1.0,
+) -> Use:
     """A use that keeps its resource busy for no longer than `seconds`, or for exactly so long."""
     needed = amount / (rate * seconds)
-    return Use(resource, amount, needed if exact else max(needed, efficiency))
+    return Use(resource, amount, needed if exact else max(needed, efficiency), ranks)
 
 
 def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[Use]:
@@ -66,15 +75,18 @@ def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[Use]:
         eff = constant("collectives.ring_eff_nvlink")
         return [_use(site.resource("nvlink"), amount, site.nvlink, eff, seconds, exact)]
     uses = _host_link(reach, amount, seconds, exact)
-    if site.uplink and reach.inside.crossings:
-        shared = amount * reach.inside.crossings * reach.siblings
-        eff = constant(f"collectives.ring_eff_pcie.{link_key(site.uplink)}")
+    for uplink, crossings in zip(site.uplinks, reach.inside.crossings, strict=True):
+        flows = crossings * reach.siblings
+        eff = constant(f"collectives.ring_eff_pcie.{link_key(uplink.link)}")
         uses += [
-            _use(site.resource(way), shared, site.uplink.bandwidth, eff, seconds)
-            for way in ("uplink.d2h", "uplink.h2d")
+            _use(
+                site.resource(f"{uplink.name}.{way}"), amount * flows, uplink.link.bandwidth, eff, seconds, ranks=flows
+            )
+            for way in ("d2h", "h2d")
+            if flows
         ]
-    if reach.inside.medium == "host" and site.dram:  # a bounce is written to host memory and read again
-        uses.append(_host_memory(reach, 2 * amount * site.socket_ranks, seconds))
+    if reach.inside.medium == "host" and site.home:  # a bounce is written to host memory and read again
+        uses.append(_host_memory(site, site.home, 2 * amount, seconds))
     return uses
 
 
@@ -83,10 +95,11 @@ def _host_link(reach: Reach, amount: float, seconds: float, exact: bool = False)
     link, site = reach.site.host_link, reach.site
     if link is None:
         return []
-    if link.kind == "c2c":
-        return [_use(site.resource("c2c"), 2 * amount, link.bandwidth, constant("copies.c2c_eff"), seconds, exact)]
-    eff = constant(f"copies.peer_eff.{link_key(link)}")
-    return [_use(site.resource(way), amount, link.bandwidth, eff, seconds, exact) for way in ("pcie.d2h", "pcie.h2d")]
+    one, both = (constant(f"copies.{way}_eff.{link_key(link)}") for way in ("peer", "both"))
+    uses = [
+        _use(site.resource(f"{link.kind}.{way}"), amount, link.bandwidth, one, seconds, exact) for way in ("d2h", "h2d")
+    ]
+    return [*uses, _use(site.resource(f"{link.kind}.both"), 2 * amount, 2 * link.bandwidth, both, seconds)]
 
 
 def _between(reach: Reach, network: Network, island: float, bus: Bus, seconds: float) -> list[Use]:
@@ -94,18 +107,20 @@ def _between(reach: Reach, network: Network, island: float, bus: Bus, seconds: f
     site, leaf = reach.site, network.leaf
     node = island / reach.hosts * reach.siblings
     eff = network.effective / network.rate
-    uses = [_use(site.resource("nic"), node, network.rate, eff, seconds, bus.limit == "nic")]
+    uses = [_use(site.resource("nic"), node, network.rate, eff, seconds, bus.limit == "nic", site.local)]
     if reach.outside:
-        crossing = node * leaf.hosts * leaf.ports / network.ports * reach.outside
+        crossing = node * reach.senders * leaf.ports / network.ports * reach.outside
         eff, exact = network.port.efficiency, bus.limit == "leaf"
-        uses.append(_use(site.resource("leaf"), crossing, leaf.uplinks, eff, seconds, exact))
+        ranks = site.local * leaf.hosts
+        uses.append(_use(site.resource("leaf"), crossing, leaf.uplinks, eff, seconds, exact, ranks))
     uses += _host_link(reach, island / reach.members, seconds)
-    if network.port.transport == "tcp" and site.dram:
+    if network.port.transport == "tcp" and site.home:
         # Without GPUDirect a byte is written to host memory and read again on its way out, and on its way in.
-        uses.append(_host_memory(reach, 4 * node * site.socket_ranks / site.local, seconds))
+        uses.append(_host_memory(site, site.home, 4 * node / site.local, seconds))
     return uses
 
 
-def _host_memory(reach: Reach, amount: float, seconds: float) -> Use:
-    site = reach.site
-    return _use(site.resource("dram"), amount, site.dram, constant("dram.stream_eff"), seconds)
+def _host_memory(site: Site, home: Home, amount: float, seconds: float) -> Use:
+    """`amount` for each rank that shares the memory."""
+    eff = constant("dram.stream_eff")
+    return _use(site.resource("dram"), amount * home.ranks, home.dram, eff, seconds, ranks=home.ranks)

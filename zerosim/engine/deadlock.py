@@ -10,20 +10,21 @@ from zerosim.step import Op
 _CLASSES_TOLD = 4  # a story of thousands of classes is no story
 
 
-def story(ops: Sequence[Op], records: Sequence[Record], resources: Sequence[str]) -> str:
+def story(records: Sequence[Record], resources: Sequence[str]) -> str:
     """For each class: where its host is blocked, and the op at the head of each stream with what it waits for."""
     stuck = [record for record in records if NOT_YET in record.end]
     never = sum(record.end.count(NOT_YET) for record in stuck)
-    lines = [f"the step cannot end: {never} of {len(ops) * len(records)} ops never end"]
+    lines = [f"the step cannot end: {never} of {sum(len(record.ops) for record in records)} ops never end"]
     for record in stuck[:_CLASSES_TOLD]:
         lines.append(f"rank class {record.name}:")
-        lines += [f"  {line}" for line in _class(ops, record, resources)]
+        lines += [f"  {line}" for line in _class(record, resources)]
     if len(stuck) > _CLASSES_TOLD:
         lines.append(f"and {len(stuck) - _CLASSES_TOLD} more rank classes")
     return "\n".join(lines)
 
 
-def _class(ops: Sequence[Op], record: Record, resources: Sequence[str]) -> Iterator[str]:
+def _class(record: Record, resources: Sequence[str]) -> Iterator[str]:
+    ops = record.ops
     if record.reached < len(ops):
         op = ops[record.reached]
         yield f"the host is blocked before {_said(op)} and waits for {_awaited(ops, record, op.host_waits)}"

@@ -5,7 +5,8 @@ waits for an op's `host_waits`, spends its host seconds, and the op is issued. B
 so it runs ahead of the clock and writes down when it *will* have issued each op. A stream takes its ops one after the
 other: an op begins when it is issued and everything it waits for has ended. A collective begins when every class that
 takes part has reached it, and is one flow for all. A process sleeps only where it must: most ops cost one event or two.
-The engine knows no training: it reads an op's place, stream and waits, and whether its work is a collective.
+Classes may run different programs. The engine knows no training: it reads an op's place, stream and waits, and whether
+its work is a collective.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from zerosim.engine.footprints import Footprint, Footprints
 from zerosim.engine.record import NOT_YET, Meeting, Record
 from zerosim.errors import DeadlockError, ZerosimError
 from zerosim.resources import Demand, RankClass, Supply
-from zerosim.step import Collective, Op, Step
-from zerosim.timeline import Span, Timeline
+from zerosim.step import Op, Step
+from zerosim.timeline import Span, Timeline, ordinals
 
 
-def play(step: Step, classes: Sequence[RankClass], demands: Mapping[str, Sequence[Demand]], supply: Supply) -> Timeline:
-    """The timeline of `step` on `supply`, one representative per class; `demands[c][i]` is what op i of c needs.
+def play(
+    steps: Sequence[Step], classes: Sequence[RankClass], demands: Mapping[str, Sequence[Demand]], supply: Supply
+) -> Timeline:
+    """The timeline of a step on `supply`, one representative per class: class c runs `steps[c.program]`, and
+    `demands[c][i]` is what op i of that needs.
 
     The classes whose demands for a collective are equal take part in the same one, and it is carried once for them:
     its demand names the resources of all.
@@ -37,15 +41,15 @@ def play(step: Step, classes: Sequence[RankClass], demands: Mapping[str, Sequenc
     """
     env = Environment()
     fabric, footprints = Fabric(env, tuple(supply.rates)), Footprints(supply)
-    records = [_record(step.ops, c.name, demands.get(c.name, ()), footprints) for c in classes]
+    records = [_record(steps[c.program].ops, c.name, demands.get(c.name, ()), footprints) for c in classes]
     if len(records) > 1:
-        _arrange_meetings(step.ops, records, env)
+        _arrange_meetings(records, env)
     for record in records:
-        _Representative(step.ops, record, fabric).start()
+        _Representative(record, fabric).start()
     events = _run(env)
     if any(NOT_YET in record.end for record in records):
-        raise DeadlockError(story(step.ops, records, fabric.resources))
-    return Timeline(step, tuple(classes), {r.name: _spans(r) for r in records}, demands, supply, events)
+        raise DeadlockError(story(records, fabric.resources))
+    return Timeline(tuple(steps), tuple(classes), {r.name: _spans(r) for r in records}, demands, supply, events)
 
 
 def _record(ops: Sequence[Op], name: str, demands: Sequence[Demand], footprints: Footprints) -> Record:
@@ -60,19 +64,24 @@ def _record(ops: Sequence[Op], name: str, demands: Sequence[Demand], footprints:
                     raise ZerosimError(f"found {demand.host} s of the host")
             except ZerosimError as error:
                 raise ZerosimError(f"rank class {name}: op {op.number} ({op.name}): {error}") from None
-    return Record(name, [known[id(demand)] for demand in demands], [demand.host for demand in demands])
+    return Record(name, ops, [known[id(demand)] for demand in demands], [demand.host for demand in demands])
 
 
-def _arrange_meetings(ops: Sequence[Op], records: Sequence[Record], env: Environment) -> None:
-    """Write into the records which classes carry a collective together: those that need the same for it."""
-    for number in [op.number for op in ops if isinstance(op.work, Collective)]:
-        together: dict[int, list[Record]] = {}
-        for record in records:
-            together.setdefault(record.footprints[number].number, []).append(record)
-        for members in together.values():
-            meeting = Meeting(Event(env), [member.name for member in members])
-            for member in members if len(members) > 1 else ():
-                member.meetings[number] = meeting
+def _arrange_meetings(records: Sequence[Record], env: Environment) -> None:
+    """Write into the records which of them carry a collective together.
+
+    NCCL's rule: the i-th call of one rank on a communicator meets the i-th of the others. The same name may stand for
+    several communicators (those of other nodes, of other stages); members of one need the same for the call.
+    """
+    together: dict[tuple[str, int, int], list[tuple[Record, int]]] = {}
+    for record in records:
+        for op, place in ordinals(record.ops):
+            key = (op.stream, place, record.footprints[op.number].number)
+            together.setdefault(key, []).append((record, op.number))
+    for members in together.values():
+        meeting = Meeting(Event(env), [member.name for member, _ in members])
+        for member, number in members if len(members) > 1 else ():
+            member.meetings[number] = meeting
 
 
 def _run(env: Environment) -> int:
@@ -93,8 +102,8 @@ def _spans(record: Record) -> list[Span]:
 class _Representative:
     """The one rank that is played for its class."""
 
-    def __init__(self, ops: Sequence[Op], record: Record, fabric: Fabric) -> None:
-        self._ops = ops
+    def __init__(self, record: Record, fabric: Fabric) -> None:
+        self._ops = record.ops
         self._record = record
         self._fabric = fabric
         self._env = fabric.env

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from simpy import Event
 
 from zerosim.engine.footprints import Footprint
+from zerosim.step import Op
 
 NOT_YET = -1.0  # the time of what has not happened
 
@@ -17,6 +18,7 @@ class Record:
     """The ops of one rank class: what each needs, and when each was issued, was ready, began and ended."""
 
     name: str
+    ops: Sequence[Op]
     footprints: list[Footprint]
     host: list[float]  # seconds of the host to issue each
     issued: list[float] = field(init=False)

@@ -40,7 +40,7 @@ def phases(timeline: Timeline, rank_class: RankClass) -> list[Band]:
 
 def layers(timeline: Timeline, rank_class: RankClass) -> list[Band]:
     """Consecutive compute of one layer as one band, cut where the next one starts."""
-    ops = timeline.step.ops
+    ops = timeline.program(rank_class).ops
     computed = [
         span
         for span in timeline.spans[rank_class.name]
@@ -57,10 +57,11 @@ def layers(timeline: Timeline, rank_class: RankClass) -> list[Band]:
 
 
 class Exposed(NamedTuple):
-    """When nothing was computed because of communication, or because of copies alone."""
+    """When the GPU did not compute because of communication, because of copies alone, while the CPU alone computed."""
 
     communication: list[tuple[float, float]]
     transfers: list[tuple[float, float]]
+    host: list[tuple[float, float]]
 
 
 def exposed(timeline: Timeline, rank_class: RankClass) -> Exposed:
@@ -68,7 +69,8 @@ def exposed(timeline: Timeline, rank_class: RankClass) -> Exposed:
     seen = activity(seen_by(timeline, rank_class))
     communication = difference(seen.collectives, seen.compute)
     transfers = difference(seen.transfers, union(seen.compute, seen.collectives))
-    return Exposed(_pairs(communication), _pairs(transfers))
+    host = difference(seen.host, union(seen.compute, seen.collectives, seen.transfers))
+    return Exposed(_pairs(communication), _pairs(transfers), _pairs(host))
 
 
 def _pairs(intervals: Intervals) -> list[tuple[float, float]]:

@@ -44,7 +44,7 @@ NCCL_TYPES: Mapping[str, str] = {
     "fp64": "f64", "fp32": "f32", "fp16": "f16", "bf16": "bf16",
     "int64": "i64", "int32": "i32", "int8": "i8", "uint8": "u8",
 }  # fmt: skip
-MEMORY_NAMES: Mapping[str, tuple[str, str]] = {"gpu": ("D", "Device"), "dram": ("H", "Pinned"), "nvme": ("H", "NVMe")}
+MEMORY_NAMES: Mapping[str, tuple[str, str]] = {"gpu": ("D", "Device"), "dram": ("H", "Pinned")}
 
 
 class Kernel(NamedTuple):
@@ -110,14 +110,12 @@ def _collective_arguments(work: Collective, group: Group, rank: int) -> dict[str
 
 def _ranks(group: Group, rank: int, shown: int = 30) -> str:
     """The group that `rank` belongs to, as text; Kineto too cuts long lists after 30 ranks."""
-    block = group.size * group.stride
-    first = rank // block * block + rank % group.stride
-    ranks = [str(first + member * group.stride) for member in range(min(group.size, shown))]
+    ranks = [str(member) for member in group.members(rank)[:shown]]
     return "[" + ", ".join(ranks + ["..."] * (group.size > shown)) + "]"
 
 
 def _copy(op: Op, work: Transfer) -> Kernel:
-    if "gpu" not in (work.source, work.target):
+    if "nvme" in (work.source, work.target) or "gpu" not in (work.source, work.target):  # cuFile launches no kernel
         return Kernel(
             _described(op, f"copy {work.source} to {work.target}"), "cpu_op", None, {"bytes": int(work.bytes)}
         )
@@ -127,5 +125,5 @@ def _copy(op: Op, work: Transfer) -> Kernel:
 
 
 def _memory(tier: str, pinned: bool) -> tuple[str, str]:
-    letter, name = MEMORY_NAMES.get(tier, ("H", tier))
+    letter, name = MEMORY_NAMES[tier]
     return letter, "Pageable" if tier == "dram" and not pinned else name

@@ -16,6 +16,7 @@ from zerosim.report.bands import Band, layers, phases, seen_by
 from zerosim.report.kernels import SYNCHRONIZE
 from zerosim.report.placing import HOST_THREAD, Edges, Placed, gpu_process, host_process, place, snap, ticks
 from zerosim.resources import RankClass
+from zerosim.step import READ, WRITE, HostCompute, Op
 from zerosim.timeline import Timeline
 from zerosim.views.memory import Curve, memory
 
@@ -104,15 +105,15 @@ def _issuing(timeline: Timeline, rank_class: RankClass, placed: list[Placed], sc
     row = (host_process(rank_class.ranks[0]), HOST_THREAD)
     launched = {one.op.number: one.kernel.launch for one in placed}
     spans, demands = timeline.spans[rank_class.name], timeline.demands[rank_class.name]
-    free = 0
-    for op in timeline.step.ops:
+    free, ops = 0, timeline.program(rank_class).ops
+    for op in ops:
         issued = spans[op.number].issued
         end = max(ticks(issued, scale), free)
         start = max(ticks(issued - demands[op.number].host, scale), free)
         number: Event = {"External id": op.number + 1}
         if op.host_waits and start > free:
-            name, callback = SYNCHRONIZE
-            yield _complete(name, "cuda_runtime", row, (free, start), {"cbid": callback, **number})
+            awaited = max(op.host_waits, key=lambda other: spans[other].end)
+            yield _waiting(ops[awaited], row, (free, start), number)
         if end > start:
             yield _complete(f"issue {op.name}", "cpu_op", row, (start, end), number)
         if call := launched.get(op.number):
@@ -121,18 +122,30 @@ def _issuing(timeline: Timeline, rank_class: RankClass, placed: list[Placed], sc
         free = end
 
 
+def _waiting(awaited: Op, row: tuple[int, int], edges: Edges, number: Event) -> Event:
+    """The host waits for the GPU by a call of CUDA; for a drive, and while it computes itself, by none."""
+    if isinstance(awaited.work, HostCompute):
+        return _complete(f"compute {awaited.name}", "cpu_op", row, edges, number)
+    if awaited.stream in (READ, WRITE):
+        return _complete(f"wait for {awaited.name}", "cpu_op", row, edges, number)
+    name, callback = SYNCHRONIZE
+    return _complete(name, "cuda_runtime", row, edges, {"cbid": callback, **number})
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
 def _counters(timeline: Timeline, rank_class: RankClass, scale: int) -> Iterator[Event]:
-    """GPU memory over time: allocated (until the host frees), busy (until it can be used again), reserved."""
-    gpu = memory(seen_by(timeline, rank_class))["gpu"]
+    """GPU memory over time: allocated (until the host frees), busy (until it can be used again), reserved. What the
+    rank holds of other tiers: busy."""
+    gpu, *others = memory(seen_by(timeline, rank_class)).values()
     curves = {"allocated": gpu.allocated, "busy": gpu.busy} | ({"reserved": gpu.reserve.curve} if gpu.reserve else {})
-    for name, curve in curves.items():
+    rank = rank_class.ranks[0]
+    named = [(f"GPU memory {name}", gpu_process(rank), curve) for name, curve in curves.items()]
+    named += [(f"{tier.tier} of this rank", host_process(rank), tier.busy) for tier in others]
+    for name, pid, curve in named:
         for tick, level in _levels(curve, scale).items():
-            arguments = {"bytes": level}
-            pid = gpu_process(rank_class.ranks[0])
-            yield {"ph": "C", "name": f"GPU memory {name}", "pid": pid, "tid": 0, "ts": tick, "args": arguments}
+            yield {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": tick, "args": {"bytes": level}}
 
 
 def _levels(curve: Curve, scale: int) -> dict[int, float]:

@@ -1,21 +1,26 @@
 """The lanes of a picture: what each stream of a rank class did when, as marks in pixels, and what a tooltip tells.
 
-Rule: lanes stand in the order of cause: the host that issues, compute, communication and copies, the CPU. Seconds
-become pixels here and nowhere else.
+Rule: lanes stand in the order of cause: the host that issues, compute, communication and copies, drives, the CPU. A
+copy shares the lane of the kernels among which it was called: it is a low box there, so that form tells it apart, not
+colour alone. Seconds become pixels here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zerosim.report.marks import TOOLTIP_FROM, Mark
 from zerosim.report.ops import flops, moved_bytes
 from zerosim.report.palette import INKS, ink_of
 from zerosim.resources import RankClass
-from zerosim.step import COMPUTE, HOST_STREAM, Collective, HostCompute, Op, Transfer
+from zerosim.step import COMPUTE, HOST_STREAM, READ, WRITE, Collective, HostCompute, Op, Transfer
 from zerosim.timeline import Span, Timeline
 from zerosim.units import show_flops, show_seconds, show_size
+
+LOW = 0.6  # of the height of a lane: a copy
+OTHERS = 1  # the place of lanes that are not named here: among themselves as they are first used
+PLACES = {COMPUTE: 0, READ: 2, WRITE: 3, HOST_STREAM: 4}
 
 
 class Scale(NamedTuple):
@@ -41,10 +46,10 @@ class Lane(NamedTuple):
 
 
 def streams(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> list[Lane]:
-    """One lane a stream that has work: compute first, CPU last, the others as they are first used."""
+    """One lane a stream that has work: compute first, drives and CPU last."""
     spans = timeline.spans[rank_class.name]
     by_stream: dict[str, list[Mark]] = {}
-    for op in timeline.step.ops:
+    for op in timeline.program(rank_class).ops:
         span = spans[op.number]
         if op.work is None or span.end <= span.start:
             continue
@@ -53,29 +58,43 @@ def streams(timeline: Timeline, rank_class: RankClass, scale: Scale, height: flo
             waits = f"{op.name} waits {show_seconds(span.start - span.ready)} for the other ranks"
             marks.append(scale.mark("wait", span.ready, span.start, "", waits))
         mark = scale.mark(ink_of(op.work), span.start, span.end, op.name)
-        marks.append(mark if mark.width < TOOLTIP_FROM else mark._replace(tooltip=tooltip(op, span, timeline)))
-    order = sorted(by_stream, key=lambda stream: (stream != COMPUTE, stream == HOST_STREAM))
+        told = tooltip(op, span, timeline) if mark.width >= TOOLTIP_FROM else ""
+        marks.append(mark._replace(tooltip=told, share=LOW if isinstance(op.work, Transfer) else 1.0))
+    order = sorted(by_stream, key=lambda stream: PLACES.get(stream, OTHERS))
     titles = {HOST_STREAM: "CPU"}
     return [Lane(titles.get(stream, stream), by_stream[stream], height) for stream in order]
 
 
 def host(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> Lane:
-    """The thread that issues: a box while it works on an op, an open one while it waits for the device."""
+    """The thread that issues: a box while it works on an op or computes, an open one while it waits."""
     return Lane("host", list(_issuing(timeline, rank_class, scale)), height)
 
 
 def _issuing(timeline: Timeline, rank_class: RankClass, scale: Scale) -> Iterator[Mark]:
     spans, demands = timeline.spans[rank_class.name], timeline.demands[rank_class.name]
-    free = 0.0
-    for op in timeline.step.ops:
+    free, ops = 0.0, timeline.program(rank_class).ops
+    for op in ops:
         issued = spans[op.number].issued
         begun = max(issued - demands[op.number].host, free)
         if op.host_waits and begun > free:
-            waits = f"the host waits {show_seconds(begun - free)} before it issues {op.name}"
-            yield scale.mark("wait", free, begun, "waits", waits)
+            yield from _waiting(ops, spans, op, scale, free, begun)
         issuing = f"issue {op.name}: {show_seconds(issued - begun)}, done at {show_seconds(issued)}"
         yield scale.mark("issue", begun, issued, "", issuing)
         free = issued
+
+
+def _waiting(
+    ops: Sequence[Op], spans: Sequence[Span], op: Op, scale: Scale, free: float, begun: float
+) -> Iterator[Mark]:
+    """Until it can issue an op the host waits, or computes itself."""
+    last = max(op.host_waits, key=lambda number: spans[number].end)
+    computing = min(max(spans[last].start, free), begun) if isinstance(ops[last].work, HostCompute) else begun
+    if computing > free:
+        waits = f"the host waits {show_seconds(computing - free)} before it issues {op.name}"
+        yield scale.mark("wait", free, computing, "waits", waits)
+    if begun > computing:
+        computes = f"the host computes {ops[last].name}: {show_seconds(begun - computing)}"
+        yield scale.mark("host", computing, begun, "computes", computes)
 
 
 def tooltip(op: Op, span: Span, timeline: Timeline) -> str:

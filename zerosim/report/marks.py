@@ -20,13 +20,14 @@ CHARACTER = 0.58 * FONT  # mean advance of a sans-serif letter, rounded up
 
 
 class Mark(NamedTuple):
-    """A box from `x` to `x + width` in pixels; `ink` names its kind."""
+    """A box from `x` to `x + width` in pixels; `ink` names its kind. It fills the lower `share` of its lane."""
 
     ink: str
     x: float
     width: float
     label: str = ""
     tooltip: str = ""
+    share: float = 1.0
 
     @property
     def end(self) -> float:
@@ -60,7 +61,7 @@ def _one(run: list[Mark]) -> Mark:
     widest = max(run, key=lambda mark: mark.width)
     width = max(mark.end for mark in run) - run[0].x
     longest = f", the longest of them {widest.label}" if widest.label else ""
-    return Mark(widest.ink, run[0].x, width, "", f"{len(run)} ops{longest}")
+    return Mark(widest.ink, run[0].x, width, "", f"{len(run)} ops{longest}", widest.share)
 
 
 def drawn(marks: Iterable[Mark], height: float, tones: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
@@ -74,15 +75,15 @@ def drawn(marks: Iterable[Mark], height: float, tones: Mapping[str, str] = Mappi
         label = fitting(mark.label, mark.width - 4)
         if label:
             tone = f"middle {tones.get(mark.ink, '')}".rstrip()
-            x, y = mark.x + mark.width / 2, height / 2 + 0.35 * FONT
+            x, y = mark.x + mark.width / 2, height * (1 - mark.share / 2) + 0.35 * FONT
             yield f'<text class="{tone}" x="{number(x)}" y="{number(y)}">{text(label)}</text>'
     for ink, outlines in narrow.items():
         yield f'<path class="{ink}" d="{"".join(outlines)}"/>'
 
 
 def _outline(mark: Mark, height: float) -> str:
-    width = max(mark.width, FINEST)
-    return f"M{number(mark.x)} 0h{number(width)}v{number(height)}h-{number(width)}z"
+    width, filled = number(max(mark.width, FINEST)), mark.share * height
+    return f"M{number(mark.x)} {number(height - filled)}h{width}v{number(filled)}h-{width}z"
 
 
 def fits(label: str, width: float) -> bool:

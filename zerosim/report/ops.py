@@ -6,6 +6,7 @@ are a contract with users' scripts; more may be added.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from zerosim.report.tables import Column, cell_width, clip, table
@@ -31,8 +32,13 @@ NAME = [column.title for column in COLUMNS].index("name")
 SHORTEST_NAME = 12  # cells; less says nothing
 
 
-def rows(step: Step) -> list[Row]:
-    """One mapping an op that does work, in issue order; None where a key says nothing about that kind of work."""
+def rows(steps: Sequence[Step]) -> list[Row]:
+    """One mapping an op that does work, program after program and in issue order; None where a key says nothing about
+    that kind of work."""
+    return [row | {"program": number} for number, step in enumerate(steps) for row in _rows(step)]
+
+
+def _rows(step: Step) -> list[Row]:
     told: dict[int, list[int]] = {}  # how each op is named in `after`; one that does nothing by what it waits for
     made = []
     for op in step.ops:
@@ -43,9 +49,17 @@ def rows(step: Step) -> list[Row]:
     return made
 
 
-def render(step: Step, width: int | None = None) -> str:
-    """The same as a table, one line an op, ending in a line end; names are cut to come nearer to `width`."""
-    cells = [_cells(row) for row in rows(step)]
+def render(steps: Sequence[Step], width: int | None = None) -> str:
+    """The same as a table, one line an op, ending in a line end; names are cut to come nearer to `width`. Where there
+    are several programs, a table of each under the ranks that run it."""
+    if len(steps) == 1:
+        return _table(steps[0], width)
+    tables = (f"ranks r with r mod {len(steps)} = {n}\n{_table(step, width)}" for n, step in enumerate(steps))
+    return "\n".join(tables)
+
+
+def _table(step: Step, width: int | None) -> str:
+    cells = [_cells(row) for row in _rows(step)]
     lines = table(COLUMNS, cells)
     longest = max(map(cell_width, lines.split("\n")))
     if width is not None and longest > width:
@@ -103,6 +117,9 @@ def _row(op: Op, after: list[int], step: Step) -> Row:
         "group": group.name if group else None,
         "host_waits": list(op.host_waits),
         "flops": _whole(flops(work)),
+        "source": work.source if isinstance(work, Transfer) else None,
+        "target": work.target if isinstance(work, Transfer) else None,
+        "pinned": work.pinned if isinstance(work, Transfer) else None,
     }
 
 
@@ -118,7 +135,7 @@ def _cells(row: Row) -> tuple[object, ...]:
         row["phase"],
         row["micro_batch"],
         _shown(row["layer"]),
-        row["kind"],
+        f"{row['source']} to {row['target']}" if row["source"] else row["kind"],
         row["name"],
         _work(row),
         _shown(row["dtype"]),

@@ -24,6 +24,24 @@ MEMORY_LETTERS = {
     "buffers": ("B", "purple"),
     "overhead": ("x", "grey"),
 }
+SHARERS = {  # the losers and winners of `run --json` that are not collectives
+    "copy_to_gpu": "copies to the GPU",
+    "copy_from_gpu": "copies from the GPU",
+    "copy": "copies",
+    "nvme_read": "NVMe reads",
+    "nvme_write": "NVMe writes",
+    "cpu_optimizer": "the CPU optimizer",
+    "cpu_cast": "casts on the CPU",
+    "cpu_stream": "sums on the CPU",
+    "matmul": "matrix products",
+    "memory_bound": "memory-bound kernels",
+}
+OUTSIDE_THE_GPU = frozenset(word for word in SHARERS if word.startswith(("copy", "nvme", "cpu")))
+
+
+def sharer_name(party: str) -> str:
+    """A loser or winner as people write it."""
+    return SHARERS.get(party, party.replace("_", "-"))
 
 
 def cause_name(cause: str) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zerosim.report.kernels import Kernel, kernel
 from zerosim.resources import RankClass
-from zerosim.step import COMPUTE, Op
+from zerosim.step import COMPUTE, READ, WRITE, Op
 from zerosim.timeline import Timeline
 
 HOST_THREAD = 1  # tid of the thread that issues; streams of the CPU follow
@@ -77,8 +77,9 @@ def place(timeline: Timeline, rank_class: RankClass, scale: int = 1) -> list[Pla
     rank = rank_class.ranks[0]
     demands, spans = timeline.demands[rank_class.name], timeline.spans[rank_class.name]
     lanes: dict[tuple[str, bool], list[tuple[Op, Kernel]]] = {}
-    for op in timeline.step.ops:
-        named = kernel(op, timeline.step, rank, demands[op.number].algorithm)
+    step = timeline.program(rank_class)
+    for op in step.ops:
+        named = kernel(op, step, rank, demands[op.number].algorithm)
         if named is not None:
             lanes.setdefault((op.stream, named.launch is not None), []).append((op, named))
     placed = []
@@ -94,7 +95,8 @@ def _rows(lanes: Iterable[tuple[str, bool]], rank: int) -> list[Row]:
     side, cpu = FIRST_SIDE_STREAM, HOST_THREAD + 1
     for stream, on_gpu in lanes:
         if not on_gpu:
-            rows.append(Row(host_process(rank), cpu, None, f"CPU {stream}"))
+            drives = stream in (READ, WRITE)
+            rows.append(Row(host_process(rank), cpu, None, stream if drives else f"CPU {stream}"))
             cpu += 1
             continue
         number = DEFAULT_STREAM if stream == COMPUTE else side

@@ -24,6 +24,7 @@ TICK_EVERY = 100  # pixels between ticks of the axis, at least
 NARROWEST = 400  # pixels of the whole picture
 TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
 EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies"}
+BARE = EXPOSED | {"host": "exposed work of the CPU"}
 ISSUING = {"issue": "host issues", "wait": "waits"}
 
 HATCHES: dict[Hatch, str] = {
@@ -95,12 +96,13 @@ def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]
     found = bands.exposed(timeline, shown)
     marks = [_bare("exposed", pair, scale) for pair in found.communication]
     marks += [_bare("copying", pair, scale) for pair in found.transfers]
+    marks += [_bare("host", pair, scale) for pair in found.host]
     yield Lane("exposed", sorted(marks, key=lambda mark: mark.x), THIN)
 
 
 def _bare(ink: str, pair: tuple[float, float], scale: Scale) -> Mark:
     start, end = pair
-    about = f"{EXPOSED[ink]}: {show_seconds(end - start)}, from {show_seconds(start)}"
+    about = f"{BARE[ink]}: {show_seconds(end - start)}, from {show_seconds(start)}"
     return scale.mark(ink, start, end, "", about)
 
 
@@ -120,7 +122,7 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
     yield '<rect class="paper" width="100%" height="100%"/>'
     yield f'<text class="title" x="{number(MARGIN)}" y="24">{text(heading)}</text>'
     ranks = f"rank {shown.ranks[0]}" + (f", one of {len(shown.ranks)} alike" if len(shown.ranks) > 1 else "")
-    about = f"{show_seconds(timeline.makespan)}, {len(timeline.step.ops)} ops, {ranks}"
+    about = f"{show_seconds(timeline.makespan)}, {len(timeline.program(shown).ops)} ops, {ranks}"
     yield f'<text x="{number(MARGIN)}" y="40">{text(about)}</text>'
 
 
@@ -185,7 +187,9 @@ def _legend(rows: Sequence[Lane], frame: Frame) -> tuple[list[str], int]:
         if x + wide > frame.right and x > frame.left:
             x, line = frame.left, line + 1
         y = frame.bottom + AXIS + LEGEND_LINE * line
-        out.append(f'<rect class="{name}" x="{number(x)}" y="{number(y)}" width="16" height="12"/>')
+        high = 12 * (lanes.LOW if name == "transfer" else 1)
+        box = f'x="{number(x)}" y="{number(y + 12 - high)}" width="16" height="{number(high)}"'
+        out.append(f'<rect class="{name}" {box}/>')
         out.append(f'<text x="{number(x + 21)}" y="{number(y + 10)}">{text(words[name])}</text>')
         x += wide
     return out, line + 1

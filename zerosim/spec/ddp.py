@@ -22,7 +22,9 @@ _KNOWN = tuple(
 )
 
 
-class _OptimizerSchema(Schema):
+class OptimizerSchema(Schema):
+    """`optimizer`, where it is not a name alone."""
+
     type: str = ADAMW.name
     fused: bool = True
     momentum: float = 0.0
@@ -36,14 +38,14 @@ class _DdpSchema(Schema):
     no_sync: bool = True
     first_iteration: bool = False
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
-    optimizer: str | _OptimizerSchema = ADAMW.name
+    optimizer: str | OptimizerSchema = ADAMW.name
 
 
 def read_ddp(document: Document, precision: str) -> Ddp:
     """The settings, for a run in `precision`, or an InputError with all their problems."""
     settings = validated(document, _DdpSchema)
     values = {field.name: getattr(settings, field.name) for field in fields(Ddp) if field.name != "optimizer"}
-    ddp = Ddp(**values, optimizer=_optimizer(document, settings.optimizer))
+    ddp = Ddp(**values, optimizer=read_optimizer(document, settings.optimizer))
     if ddp.parameter_dtype not in ("fp32", precision):
         wrong = document.problem(
             ("parameter_dtype",), ddp.parameter_dtype, f"fp32, or {precision} as training.precision"
@@ -55,13 +57,19 @@ def read_ddp(document: Document, precision: str) -> Ddp:
 def ddp_mapping(ddp: Ddp) -> dict[str, Any]:
     """The settings as `read_ddp` reads them."""
     mapping = {field.name: getattr(ddp, field.name) for field in fields(Ddp)}
-    plain = {"type": ddp.optimizer.name, "fused": ddp.optimizer.fused or ddp.optimizer.name not in ("Adam", "AdamW")}
-    momentum = {"momentum": 0.9} if ddp.optimizer.name == "SGD" and ddp.optimizer.state_bytes else {}
-    return mapping | {"optimizer": plain | momentum}
+    return mapping | {"optimizer": optimizer_mapping(ddp.optimizer)}
 
 
-def _optimizer(document: Document, given: str | _OptimizerSchema) -> Optimizer:
-    settings = _OptimizerSchema(type=given) if isinstance(given, str) else given
+def optimizer_mapping(optimizer: Optimizer) -> dict[str, Any]:
+    """The optimizer as `read_optimizer` reads it."""
+    plain = {"type": optimizer.name, "fused": optimizer.fused or optimizer.name not in ("Adam", "AdamW")}
+    momentum = {"momentum": 0.9} if optimizer.name == "SGD" and optimizer.state_bytes else {}
+    return plain | momentum
+
+
+def read_optimizer(document: Document, given: str | OptimizerSchema) -> Optimizer:
+    """The optimizer under the key `optimizer` of the document's settings."""
+    settings = OptimizerSchema(type=given) if isinstance(given, str) else given
     path = ("optimizer",) if isinstance(given, str) else ("optimizer", "type")
     if settings.type.lower() not in (name.lower() for name in _KNOWN):
         expected = f"an optimizer: {', '.join(_KNOWN)}"

@@ -14,12 +14,14 @@ from typing import Any
 
 from zerosim.errors import Finding, InputError
 from zerosim.spec.deepspeed_batch import Given, read_batch
+from zerosim.spec.deepspeed_lenient import read_aio, read_checkpointing
 from zerosim.spec.deepspeed_optimizer import read_optimizer
 from zerosim.spec.deepspeed_precision import read_precision, tell_precision
 from zerosim.spec.deepspeed_section import Log
+from zerosim.spec.deepspeed_swap import Swapping, shares
 from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.deepspeed_top import read_values, tell_sections
-from zerosim.spec.deepspeed_zero import read_zero
+from zerosim.spec.deepspeed_zero import is_bf16_optimizer, read_zero
 from zerosim.spec.document import Document, shown
 from zerosim.spec.strategy import DeepSpeed, Zero
 
@@ -61,19 +63,26 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
     precision = read_precision(top, log, given)
     fp32_sums = precision.name == "bf16" and values["grad_accum_dtype"] == "fp32"
     zero = read_zero(top, log, given.hidden, fp32_sums)
-    bf16_optimizer = fp32_sums and zero.stage == 1
+    bf16_optimizer = is_bf16_optimizer(zero, fp32_sums)
     tell_precision(top, log, precision, zero.stage, bf16_optimizer)
     if "gradient_clipping" in top.data and (zero.stage > 0 or precision.name != "fp32"):
         log.idle("gradient_clipping", _RARE_CLIPPING if bf16_optimizer else _FREE_CLIPPING)
     batch = read_batch(top, log, given)
-    optimizer = read_optimizer(top, log, zero.stage, values["zero_allow_untested_optimizer"])
+    optimizer = read_optimizer(top, log, zero, values)
+    aio = read_aio(top, log, zero)
+    cpu_checkpointing = read_checkpointing(top, log, given)
     tell_sections(top, log)
+    if zero.stage == 3:
+        width = 4 if precision.name == "fp32" else 2
+        Swapping(top, zero, optimizer, aio, width, shares(given, zero.sub_group_size), log).tell()
     _ruled_out(top, zero, values, log)
     names = {field.name for field in fields(DeepSpeed)}
     deepspeed = DeepSpeed(
         zero=zero,
         optimizer=optimizer,
         check_grad_overflow=precision.check_grad_overflow,
+        cpu_checkpointing=cpu_checkpointing,
+        aio=aio,
         **{name: value for name, value in values.items() if name in names},
     )
     training = {

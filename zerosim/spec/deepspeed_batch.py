@@ -15,14 +15,16 @@ from zerosim.errors import Problem
 from zerosim.spec.deepspeed_section import Log
 from zerosim.spec.deepspeed_values import AUTO, POSITIVE
 from zerosim.spec.document import Document
-from zerosim.spec.training import Precision
+from zerosim.spec.model import Parameter
+from zerosim.spec.training import CheckpointFunction, Checkpointing, Precision
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """What is known beside the DeepSpeed file. None: nobody said it; `places` tell where it was said.
 
-    `hidden`: the model's width, from which Hugging Face fills in `"auto"`; None for plain DeepSpeed.
+    `hidden`: the model's width, from which Hugging Face fills in `"auto"`; None for plain DeepSpeed. `parameters`: the
+    model's, on which the sizes of sub-groups and buffers depend. The last two are as in `training`.
     """
 
     world_size: int | None = None
@@ -31,6 +33,9 @@ class Given:
     gradient_accumulation_steps: int | None = None
     precision: Precision | None = None
     places: Mapping[str, str] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    activation_checkpointing: Checkpointing = "none"
+    checkpoint_function: CheckpointFunction = "torch"
 
     def said(self, name: str) -> str:
         """A value of `training` with its place, as a message shows it."""

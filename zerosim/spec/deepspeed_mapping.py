@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from zerosim.spec.deepspeed_schema import ALIASES, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, ZERO, Key
-from zerosim.spec.strategy import UNLIMITED, DeepSpeed, Offload, Optimizer, Zero
-
-_OFFLOADS: Mapping[str, Mapping[str, Key]] = {"offload_optimizer": OFFLOAD_OPTIMIZER, "offload_param": OFFLOAD_PARAM}
+from zerosim.spec.deepspeed_offload import OFFLOADS
+from zerosim.spec.deepspeed_schema import ALIASES, ZERO, Key
+from zerosim.spec.strategy import UNLIMITED, Aio, DeepSpeed, Offload, Optimizer, Zero
 
 
 def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
@@ -34,6 +33,9 @@ def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
         mapping["data_types"] = {"grad_accum_dtype": deepspeed.grad_accum_dtype}
     if not deepspeed.synchronized_timer:
         mapping["timers"] = {"throughput": {"synchronized": False}}
+    if deepspeed.cpu_checkpointing:
+        mapping["activation_checkpointing"] = {"cpu_checkpointing": True}
+    mapping["aio"] = _aio(deepspeed.aio) or None
     return {key: value for key, value in mapping.items() if value is not None}
 
 
@@ -53,11 +55,17 @@ def _zero(zero: Zero) -> dict[str, Any]:
     for name in (field.name for field in fields(zero) if field.name not in ("overlap_comm_given", *defaulted)):
         row, value = ZERO[name], getattr(zero, name)
         if isinstance(value, Offload):
-            value = _offload(value, _OFFLOADS[name])
+            value = _offload(value, OFFLOADS[name])
         shapes = not row.idle and str(zero.stage) in row.stages and value != UNLIMITED
         if value is not None and (value != row.default or shapes):
             mapping[spelling.get(name, name)] = value
     return mapping
+
+
+def _aio(aio: Aio) -> dict[str, Any]:
+    plain = Aio()
+    values = {field.name: getattr(aio, field.name) for field in fields(aio)}
+    return {name: value for name, value in values.items() if value != getattr(plain, name)}
 
 
 def _offload(offload: Offload, table: Mapping[str, Key]) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """The `optimizer` section: what an optimizer keeps and moves, by the name that DeepSpeed knows it by.
 
-DeepSpeed turns names it knows into its fused kernels (runtime/engine.py, _configure_basic_optimizer; names in any
-case) and looks the others up in torch.optim. What an optimizer costs stands in `optimizers`.
+DeepSpeed turns names it knows into its fused kernels, or where the optimizer is offloaded into its vectorised ones for
+the CPU (runtime/engine.py, _configure_basic_optimizer; names in any case), and looks the others up in torch.optim.
+What an optimizer costs stands in `optimizers`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from zerosim.spec.deepspeed_schema import OPTIMIZER
 from zerosim.spec.deepspeed_section import Log, dotted, tell
 from zerosim.spec.deepspeed_values import AUTO, BOOLEAN, NUMBER
 from zerosim.spec.document import Document, shown
-from zerosim.spec.optimizers import ADAMW, OPTIMIZERS, likely, optimizer
-from zerosim.spec.strategy import Optimizer
+from zerosim.spec.optimizers import ADAMW, OPTIMIZERS, likely, on_host, optimizer
+from zerosim.spec.strategy import Optimizer, Zero
 
 SECTION = "optimizer"
 
@@ -31,13 +32,51 @@ _SHAPING = {  # parameters that shape the step: their kind, and of which optimiz
 _UNSET = {"torch_adam": False, "momentum": 0.0}
 _PASSES = ("weight_decay", "nesterov", "amsgrad")  # where optimizers run kernel by kernel each is one kernel more
 _UNTESTED = frozenset({"sgd", "musgd", "lamb"})  # not in ZERO_SUPPORTED_OPTIMIZERS of runtime/zero/utils.py
+_FORCE = "zero_force_ds_cpu_optimizer"
 
 
-def read_optimizer(top: Document, log: Log, stage: int, untested_allowed: bool) -> Optimizer:
-    """The optimizer of the file; fused AdamW where it has none (the script builds it)."""
-    if top.data.get(SECTION) is None:
-        log.say("optimizer-assumed", "note", "The DeepSpeed file has no optimizer; fused AdamW is assumed.")
-        return ADAMW
+def read_optimizer(top: Document, log: Log, zero: Zero, values: Mapping[str, Any]) -> Optimizer:
+    """The optimizer of the file, or what stands for the one that the script builds; `values` are those of the top."""
+    offloaded = zero.optimizer_on_host
+    scripted = top.data.get(SECTION) is None
+    if _FORCE in top.data and not (scripted and offloaded):
+        log.idle(_FORCE, "it concerns an optimizer that the script builds and that is offloaded")
+    if scripted:
+        return _scripted(log, offloaded, values[_FORCE])
+    chosen = _section(top, log, zero.stage, values["zero_allow_untested_optimizer"])
+    if not offloaded:
+        return chosen
+    _tell_host(top, log, chosen, zero.offload_optimizer.ratio)
+    return on_host(chosen)
+
+
+def _scripted(log: Log, offloaded: bool, forced: bool) -> Optimizer:
+    """An offloaded one has to be DeepSpeed's unless the file says otherwise; accelerate then exchanges torch's AdamW
+    for it (utils/deepspeed.py, map_pytorch_optim_to_deepspeed)."""
+    if offloaded and not forced:
+        message = "The DeepSpeed file has no optimizer; torch's AdamW on the CPU is assumed, as {}: false allows."
+        log.say("optimizer-assumed", "note", message.format(_FORCE), "DeepSpeedCPUAdam passes over memory once.")
+        return optimizer("adamw", torch_adam=True)
+    assumed = "DeepSpeedCPUAdam" if offloaded else "fused AdamW"
+    log.say("optimizer-assumed", "note", f"The DeepSpeed file has no optimizer; {assumed} is assumed.")
+    return ADAMW
+
+
+def _tell_host(top: Document, log: Log, chosen: Optimizer, ratio: float) -> None:
+    """What an optimizer means, and may not be, on the CPU."""
+    section = top.below(SECTION)
+    if chosen.name == "Lamb":  # csrc/lamb/fused_lamb_cuda.cpp, CHECK_CUDA
+        expected = "Adam, AdamW, Lion or Adagrad where the optimizer is offloaded; FusedLamb has no code for the CPU"
+        log.problems.append(section.problem(("type",), '"Lamb"', expected))
+    elif chosen.on_cpu == "torch":
+        message = f"{chosen.name} is offloaded and not DeepSpeed's own: torch computes it on the CPU, pass by pass."
+        log.say("torch-on-cpu", "warning", message, "Adam and AdamW (without torch_adam), Lion and Adagrad pass once.")
+    if ratio < 1 and (chosen.name not in ("Adam", "AdamW") or chosen.on_cpu == "torch"):  # stage3.py
+        place = ("zero_optimization", "offload_optimizer", "ratio")
+        log.problems.append(top.problem(place, f"{ratio} with {chosen.name}", "1, or DeepSpeed's own Adam or AdamW"))
+
+
+def _section(top: Document, log: Log, stage: int, untested_allowed: bool) -> Optimizer:
     if not isinstance(top.data[SECTION], Mapping):
         log.problems.append(top.problem((SECTION,), shown(top.data[SECTION]), "a mapping such as {type: AdamW}"))
         return ADAMW

@@ -59,6 +59,7 @@ ZERO: Mapping[str, Key] = {
         INTEGER, 500_000_000, "12", "torch gathers each flat group with one all_gather_into_tensor, whatever its size"
     ),
     "overlap_comm": Key(optional(BOOLEAN), None, "123"),
+    "compute_grad_norm": Key(BOOLEAN, True, "12", lacks="a step without the norm of the gradients"),
     "load_from_fp32_weights": Key(BOOLEAN, True, "123", _CHECKPOINT),
     "elastic_checkpoint": Key(BOOLEAN, False, "123", _CHECKPOINT),
     "offload_param": Key(optional(MAPPING), None, "3"),
@@ -77,6 +78,7 @@ ZERO: Mapping[str, Key] = {
     "ignore_unused_parameters": Key(BOOLEAN, True, "123", "every parameter of the model is used"),
     "legacy_stage1": Key(BOOLEAN, False, idle="false is the only value that DeepSpeed still takes"),
     "round_robin_gradients": Key(BOOLEAN, False, "12"),
+    "parameter_alignment": Key(BOOLEAN, False, "12", lacks="the alignment of each parameter in its flat buffer"),
     "zero_hpz_partition_size": Key(INTEGER, 1, "3", lacks="the secondary partition of ZeRO++ (hpZ)"),
     "zero_quantized_weights": Key(BOOLEAN, False, "3", lacks="quantized weight gathers of ZeRO++ (qwZ)"),
     "zero_quantized_nontrainable_weights": Key(BOOLEAN, False, "3", lacks="quantized frozen weights"),
@@ -112,6 +114,7 @@ DEPRECATED: Mapping[str, str] = {  # old key: its replacement; "" where nothing 
 
 _DEVICE = one_of("none", "cpu", "nvme")
 
+# Why keys of an offload change nothing depends on the device and the stage: deepspeed_offload.
 OFFLOAD_OPTIMIZER: Mapping[str, Key] = {
     "device": Key(_DEVICE, "none"),
     "nvme_path": Key(optional(TEXT), None),
@@ -121,7 +124,7 @@ OFFLOAD_OPTIMIZER: Mapping[str, Key] = {
     "pipeline_write": Key(BOOLEAN, False),
     "fast_init": Key(BOOLEAN, False),
     "ratio": Key(SHARE, 1.0),
-    "super_offload": Key(BOOLEAN, False, lacks="SuperOffload"),
+    "super_offload": Key(BOOLEAN, False, "3", lacks="SuperOffload"),
     "cpuadam_cores_perc": Key(SHARE, 0.8, idle="only SuperOffload reads it"),
 }
 
@@ -159,23 +162,23 @@ BF16: Mapping[str, Key] = {
 }
 
 AIO: Mapping[str, Key] = {
-    name: Key(kind, default, idle="nothing is swapped to NVMe in the simulated step")
-    for name, kind, default in (
-        ("block_size", POSITIVE, 1_048_576), ("queue_depth", POSITIVE, 8), ("intra_op_parallelism", POSITIVE, 1),
-        ("single_submit", BOOLEAN, False), ("overlap_events", BOOLEAN, True), ("use_gds", BOOLEAN, False),
-    )
-} | {"thread_count": Key(ANYTHING, None, idle="DeepSpeed reads intra_op_parallelism instead")}  # fmt: skip
-
-_REGION = "it configures deepspeed.checkpointing; torch's checkpoint, which Hugging Face models call, ignores it"
+    "block_size": Key(POSITIVE, 1_048_576),
+    "queue_depth": Key(POSITIVE, 8),
+    "intra_op_parallelism": Key(POSITIVE, 1),
+    "single_submit": Key(BOOLEAN, False),
+    "overlap_events": Key(BOOLEAN, True),
+    "use_gds": Key(BOOLEAN, False),
+    "thread_count": Key(ANYTHING, None, idle="DeepSpeed reads intra_op_parallelism instead"),
+}
 
 ACTIVATION_CHECKPOINTING: Mapping[str, Key] = {
-    name: Key(kind, default, idle=_REGION)
-    for name, kind, default in (
-        ("partition_activations", BOOLEAN, False), ("number_checkpoints", optional(POSITIVE), None),
-        ("contiguous_memory_optimization", BOOLEAN, False), ("cpu_checkpointing", BOOLEAN, False),
-        ("synchronize_checkpoint_boundary", BOOLEAN, False), ("profile", BOOLEAN, False),
-    )
-}  # fmt: skip
+    "partition_activations": Key(BOOLEAN, False, lacks="the partition of activations over model-parallel ranks"),
+    "number_checkpoints": Key(optional(POSITIVE), None, idle="only contiguous_memory_optimization reads it"),
+    "contiguous_memory_optimization": Key(BOOLEAN, False, lacks="one buffer for all checkpointed activations"),
+    "cpu_checkpointing": Key(BOOLEAN, False),
+    "synchronize_checkpoint_boundary": Key(BOOLEAN, False, lacks="a device synchronisation around each checkpoint"),
+    "profile": Key(BOOLEAN, False, lacks="the device synchronisation of a timer around each checkpoint"),
+}
 
 THROUGHPUT: Mapping[str, Key] = {"enabled": Key(BOOLEAN, True), "synchronized": Key(BOOLEAN, True)}
 TIMERS: Mapping[str, Key] = {"throughput": Key(MAPPING, {})}

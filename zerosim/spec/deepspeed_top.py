@@ -12,17 +12,7 @@ from typing import Any
 
 from zerosim.errors import nearest
 from zerosim.spec.deepspeed_batch import BATCH_KEYS
-from zerosim.spec.deepspeed_schema import (
-    ACTIVATION_CHECKPOINTING,
-    AIO,
-    ALIASES,
-    DATA_TYPES,
-    DEPRECATED,
-    THROUGHPUT,
-    TIMERS,
-    ZERO,
-    Key,
-)
+from zerosim.spec.deepspeed_schema import ALIASES, DATA_TYPES, DEPRECATED, THROUGHPUT, TIMERS, ZERO, Key
 from zerosim.spec.deepspeed_section import Log, read_section, tell
 from zerosim.spec.deepspeed_values import ANYTHING, AUTO, BOOLEAN, NUMBER, one_of, optional
 from zerosim.spec.document import Document, shown
@@ -39,7 +29,7 @@ VALUES: Mapping[str, Key] = {
     "gradient_allreduce_op": Key(one_of("mean", "sum"), "mean", lacks="a sum of gradients that nobody divides"),
     "wall_clock_breakdown": Key(BOOLEAN, False),
     "zero_allow_untested_optimizer": Key(BOOLEAN, False),
-    "zero_force_ds_cpu_optimizer": Key(BOOLEAN, True, idle="the optimizer runs on the GPU in the simulated step"),
+    "zero_force_ds_cpu_optimizer": Key(BOOLEAN, True),
     "disable_allgather": Key(BOOLEAN, False, idle="DeepSpeed parses it and never reads it"),
     "sparse_gradients": Key(BOOLEAN, False, lacks="reduction of sparse embedding gradients"),
     "managed_gradient_accumulation": Key(BOOLEAN, True, lacks="a boundary that the script sets"),
@@ -91,8 +81,8 @@ _OFF = frozenset({  # sections that are switched off unless they say `enabled`
     "comms_logger", "data_efficiency", "amp", "torch_autocast", "elasticity", "progressive_layer_drop",
     "quantize_training",
 })  # fmt: skip
-_READ_ELSEWHERE = (*BATCH_KEYS, "zero_optimization", "optimizer", "bf16", "bfloat16", "fp16")
-_SECTIONS: Mapping[str, Mapping[str, Key]] = {"aio": AIO, "activation_checkpointing": ACTIVATION_CHECKPOINTING}
+_READ_ELSEWHERE = (*BATCH_KEYS, "zero_optimization", "optimizer", "bf16", "bfloat16", "fp16", "aio",
+                   "activation_checkpointing")  # fmt: skip
 _OF_ACCELERATE = frozenset({
     "zero3_init_flag", "zero3_save_16bit_model", "offload_optimizer_device", "offload_param_device", "zero_stage",
     "offload_optimizer_nvme_path", "offload_param_nvme_path", "deepspeed_multinode_launcher", "deepspeed_config_file",
@@ -101,7 +91,7 @@ _OF_ACCELERATE = frozenset({
 _DTYPES = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
 
 KNOWN: tuple[str, ...] = (
-    *_READ_ELSEWHERE, *VALUES, *_SECTIONS, "timers", "data_types", *_IDLE_SECTIONS, *_LACKING_SECTIONS,
+    *_READ_ELSEWHERE, *VALUES, "timers", "data_types", *_IDLE_SECTIONS, *_LACKING_SECTIONS,
 )  # fmt: skip
 
 
@@ -147,9 +137,7 @@ def _grad_accum_dtype(top: Document, log: Log) -> str | None:
 def tell_sections(top: Document, log: Log) -> None:
     """A finding for each section that does not shape the step, and for each key that DeepSpeed does not know."""
     for key, given in top.data.items():
-        if key in _SECTIONS:
-            _tell_table(top, key, log)
-        elif key in _IDLE_SECTIONS:
+        if key in _IDLE_SECTIONS:
             log.idle(str(key), _IDLE_SECTIONS[key])
         elif key in _LACKING_SECTIONS:
             if _on(str(key), given):
@@ -166,23 +154,6 @@ def _on(key: str, given: Any) -> bool:
     if isinstance(given, Mapping):
         return given.get("enabled", key not in _OFF) not in (False, "false")
     return given not in (None, False, 0, 1)
-
-
-def _tell_table(top: Document, key: str, log: Log) -> None:
-    """A section that DeepSpeed reads with `get`: it ignores what it does not know."""
-    section = _part(top, key, log)
-    if section is None:
-        return
-    table = _SECTIONS[key]
-    for name in section.data:
-        if name not in table:
-            log.say(
-                "unknown-key",
-                "warning",
-                f"{key}.{name} is no key of DeepSpeed, which ignores it.",
-                _did_you(name, table),
-            )
-    tell(section, table, section.data, log)
 
 
 def _did_you(name: object, known: Mapping[str, Any] | tuple[str, ...]) -> str:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from zerosim.spec.deepspeed_schema import ALIASES, DEPRECATED, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, ZERO, Key
+from zerosim.spec.deepspeed_offload import OFFLOADS, read_offload, rule_out_offloads, tell_offloads, tell_paths
+from zerosim.spec.deepspeed_schema import ALIASES, DEPRECATED, ZERO
 from zerosim.spec.deepspeed_section import Log, dotted, read_section, tell
 from zerosim.spec.deepspeed_values import AUTO, BOOLEAN, STAGE, RefusedError
 from zerosim.spec.document import Document, shown
-from zerosim.spec.strategy import Offload, Zero
+from zerosim.spec.strategy import Stage, Zero
 
 SECTION = "zero_optimization"
-_OFFLOADS: Mapping[str, Mapping[str, Key]] = {"offload_optimizer": OFFLOAD_OPTIMIZER, "offload_param": OFFLOAD_PARAM}
 
 
 def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = False) -> Zero:
@@ -36,13 +36,21 @@ def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = Fal
     section = _filled(_modern(top.below(SECTION), log), log, hidden)
     values = read_section(section, ZERO, log, ALIASES)
     zero = _zero(section, values, log)
-    bf16_optimizer = fp32_sums and zero.stage == 1
+    bf16_optimizer = is_bf16_optimizer(zero, fp32_sums)
     tell(section, ZERO, values, log, zero.stage, ALIASES, bf16_optimizer)
     _told(section, zero, log)
     if values.get("reduce_scatter") and not bf16_optimizer:
         _tell_reduce_scatter(zero, log)
     _ruled_out(section, values, zero, log)
+    if bf16_optimizer and zero.offload_optimizer.device == "nvme":  # DeepSpeedCPUAdam meets parameters on the GPU
+        expected = "cpu or none on stage 1 with bf16 and fp32 accumulation, where DeepSpeed keeps all on the GPU"
+        log.problems.append(section.problem(("offload_optimizer", "device"), "nvme", expected))
     return zero
+
+
+def is_bf16_optimizer(zero: Zero, fp32_sums: bool) -> bool:
+    """Whether DeepSpeed takes BF16_Optimizer (runtime/engine.py, _do_optimizer_sanity_check)."""
+    return fp32_sums and zero.stage == 1 and zero.offload_optimizer.device != "cpu"
 
 
 def _legacy(on: bool, log: Log) -> Zero:
@@ -60,7 +68,7 @@ def _modern(section: Document, log: Log) -> Document:
         beside = next((key for key in data if new and new == ALIASES.get(key, key)), "")
         if beside:
             log.problems.append(section.key_problem((old,), f"the deprecated {old} beside {beside}", f"{beside} only"))
-        elif new in _OFFLOADS:
+        elif new in OFFLOADS:
             data[new] = {"device": "cpu"} if value else None
         elif new:
             data[new] = value
@@ -73,7 +81,7 @@ def _say_deprecated(section: Document, old: str, log: Log) -> None:
     if not new:
         log.idle(name, "DeepSpeed ignores it")
         return
-    written = f"{new}: {{device: cpu}}" if new in _OFFLOADS else new
+    written = f"{new}: {{device: cpu}}" if new in OFFLOADS else new
     refused = " DeepSpeed 0.19 refuses this spelling." if old == "cpu_offload_params" else ""
     log.say("deprecated-key", "warning", f"{name} is a deprecated key.{refused}", f"Write {written}.")
 
@@ -106,48 +114,22 @@ def _stage(section: Document) -> int:
 
 
 def _zero(section: Document, values: Mapping[str, Any], log: Log) -> Zero:
-    names = {field.name for field in fields(Zero)} - {"overlap_comm", "overlap_comm_given", *_OFFLOADS}
+    names = {field.name for field in fields(Zero)} - {"overlap_comm", "overlap_comm_given", *OFFLOADS}
     plain = {name: value for name, value in values.items() if name in names}
     overlap = values.get("overlap_comm")
+    stage: Stage = values.get("stage", 0)
     return Zero(
         **plain,
-        overlap_comm=values.get("stage", 0) == 3 if overlap is None else overlap,
+        overlap_comm=stage == 3 if overlap is None else overlap,
         overlap_comm_given=overlap is not None,
-        offload_optimizer=_offload(section, "offload_optimizer", Offload(), log),
-        offload_param=_offload(section, "offload_param", Offload(buffer_count=5), log),
+        offload_optimizer=read_offload(section, "offload_optimizer", stage, log),
+        offload_param=read_offload(section, "offload_param", stage, log),
     )
 
 
-def _offload(section: Document, key: str, default: Offload, log: Log) -> Offload:
-    if not isinstance(section.data.get(key), Mapping):
-        return default
-    part, table = section.below(key), _OFFLOADS[key]
-    values = read_section(part, table, log)
-    _tell_offload(part, table, values, log)
-    names = {field.name for field in fields(Offload)}
-    return replace(default, **{name: value for name, value in values.items() if name in names})
-
-
-def _tell_offload(part: Document, table: Mapping[str, Key], values: Mapping[str, Any], log: Log) -> None:
-    """What is said of a section that offloads nothing."""
-    tell(part, table, values, log)
-    beside = [key for key in values if not table[key].idle and not table[key].lacks]
-    if beside and values.get("device", "none") == "none":
-        log.idle(f"{dotted(part, '')[:-1]} ({', '.join(beside)})", "nothing is offloaded")
-
-
 def _told(section: Document, zero: Zero, log: Log) -> None:
-    for key in _OFFLOADS:
-        offload: Offload = getattr(zero, key)
-        if offload.device != "none" and str(zero.stage) in ZERO[key].stages:
-            said = ", ".join(map(str, section.data[key]))
-            message = (
-                f"{dotted(section, key)} ({said}): offload to {offload.device} is not simulated; "
-                "step time and memory are those of a run with all states in GPU memory."
-            )
-            log.say("not-modelled", "warning", message)
-    if zero.offload_optimizer.device == "nvme" and zero.stage in (1, 2):
-        log.say("nvme-is-cpu", "warning", f"On stage {zero.stage} DeepSpeed treats offload_optimizer to nvme as cpu.")
+    tell_offloads(section, zero, log)
+    tell_paths(section, zero, log)
     if zero.stage == 3 and 0 in (zero.max_live_parameters, zero.prefetch_bucket_size):
         remedy = "Leave stage3_max_live_parameters and stage3_prefetch_bucket_size at their defaults."
         log.say("no-prefetch", "warning", "Stage 3 without prefetch: every gather waits for its module.", remedy)
@@ -168,9 +150,7 @@ def _ruled_out(section: Document, values: Mapping[str, Any], zero: Zero, log: Lo
     """What DeepSpeed asserts about values taken together."""
     if values.get("legacy_stage1"):
         log.problems.append(section.problem(("legacy_stage1",), "true", "false; DeepSpeed has removed it"))
-    if zero.offload_optimizer.ratio < 1 and zero.stage != 3:
-        found = f"{zero.offload_optimizer.ratio} on stage {zero.stage}"
-        log.problems.append(section.problem(("offload_optimizer", "ratio"), found, "1, or stage 3"))
+    rule_out_offloads(section, zero, values.get("compute_grad_norm", True), log)
     if zero.stage in (1, 2) and zero.allgather_bucket_size % 2:  # a multiple of nccl_start_alignment_factor
         log.problems.append(
             section.problem(("allgather_bucket_size",), str(zero.allgather_bucket_size), "an even number")

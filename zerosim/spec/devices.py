@@ -53,11 +53,17 @@ class Socket:
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """Figures of an NVMe drive, bytes/s."""
+    """Figures of an NVMe drive, bytes/s.
+
+    `write` lasts for `cache` bytes; once these are full it writes at `sustained_write`, which is `write` where the
+    drive has no such cache.
+    """
 
     name: str
     read: float
     write: float
+    sustained_write: float
+    cache: float = 0.0
     grade: Grade = "E"
 
 

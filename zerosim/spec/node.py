@@ -89,9 +89,9 @@ class Node:
     def rank_kinds(self) -> tuple[Hashable, ...]:
         """By GPU: what it is, its NVLinks, and with what it shares its way to host memory."""
         ways = {gpu.name: self._to_socket(gpu.name) for gpu in self.gpus}
-        on_socket = Counter(way[-1].target for way in ways.values() if way)
+        behind = Counter(link.target for way in ways.values() for link in way)
         return tuple(
-            (_nameless(gpu), self._nvlinks(gpu.name), self._shared(ways[gpu.name], on_socket)) for gpu in self.gpus
+            (_nameless(gpu), self._nvlinks(gpu.name), self._shared(ways[gpu.name], behind)) for gpu in self.gpus
         )
 
     def _to_socket(self, gpu: str) -> tuple[Link, ...]:
@@ -102,13 +102,14 @@ class Node:
         links = (link_at(self.graph, gpu, peer) for peer in self.graph[gpu])
         return frozenset(Counter(_rates(link) for link in links if link.kind == "nvlink").items())
 
-    def _shared(self, way: tuple[Link, ...], on_socket: Counter[str]) -> Hashable:
-        """Each link of the way and what else hangs on the switch, or how many GPUs on the socket, where it leads."""
+    def _shared(self, way: tuple[Link, ...], behind: Counter[str]) -> Hashable:
+        """Each link of the way: where it leads, how many GPUs are behind that, and what else hangs on a switch."""
         passed: list[Hashable] = []
         for link in way:
-            neighbours = Counter((self._kind(name), *self._rate(link.target, name)) for name in self.graph[link.target])
-            beside = on_socket[link.target] or frozenset(neighbours.items())
-            passed.append((_rates(link), _nameless(device_at(self.graph, link.target)), beside))
+            above = device_at(self.graph, link.target)
+            beside = Counter((self._kind(name), *self._rate(link.target, name)) for name in self.graph[link.target])
+            hung = frozenset(beside.items()) if above.kind == "pcie_switch" else None
+            passed.append((_rates(link), _nameless(above), behind[link.target], hung))
         return tuple(passed)
 
     def _kind(self, name: str) -> str:

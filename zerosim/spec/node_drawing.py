@@ -1,7 +1,7 @@
 """Drawing one server from its template: devices, the links between them, and whether they fit together.
 
-GPUs and NICs hang on the PCIe switches that name them; those that none names hang on the sockets, evenly in order. The
-catalogue fills in what the template leaves out.
+GPUs and NICs hang on the PCIe switches that name them; those that none names hang on the sockets, evenly in order. A
+switch hangs on a socket or on another switch. The catalogue fills in what the template leaves out.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
+from typing import Literal
 
 from zerosim import catalog
 from zerosim.spec.devices import Device, Link, LinkKind, Socket
 from zerosim.spec.figures import Remarks, drive_figures, gpu_figures, nic_figures, socket_figures
 from zerosim.spec.node import Node
+from zerosim.spec.pcie_tree import Branch, branches, check, holder
 from zerosim.spec.topology_schema import GpuSpec, NodeSpec, OverrideSpec, PcieSpec, SocketSpec
 from zerosim.units import show_rate
 
@@ -59,7 +61,7 @@ class _Drawing:
         self.paper_rate = catalog.pcie_bandwidth(self.generation, pcie.lanes)
         self.pcie_rate = pcie.bandwidth or self.paper_rate
         self.pcie_name = f"PCIe {self.generation} x{pcie.lanes}"
-        self.switches = pcie.switches
+        self.switches = branches(pcie.switches)
 
     def _plain_sockets(self) -> list[SocketSpec]:
         count = 1 if self.spec.gpus.count <= 4 else 2
@@ -84,12 +86,10 @@ class _Drawing:
     def _pcie(self, a: str, b: str, delay: float, rate: float | None = None) -> None:
         self._both(a, b, "pcie", rate or self.pcie_rate, delay, generation=self.generation)
 
-    def _switch_of(self, key: str, index: int, count: int) -> str:
+    def _switch_of(self, key: Literal["gpus", "nics"], index: int, count: int) -> str:
         """What a GPU or NIC hangs on."""
-        for number, switch in enumerate(self.switches):
-            if index in getattr(switch, key):
-                return f"pcie{number}"
-        return f"socket{index * len(self.cpus) // count}"
+        switch = holder(self.switches, key, index)
+        return f"socket{index * len(self.cpus) // count}" if switch is None else f"pcie{switch}"
 
     # --- sockets and memory ---
 
@@ -199,19 +199,30 @@ class _Drawing:
             most = f"at most {show_rate(self.paper_rate)}, as {self.pcie_name}"
             self.remarks.wrong(("pcie", "bandwidth"), show_rate(self.pcie_rate), most)
         gpus = self.spec.gpus.count
-        self._check_switches("gpus", "GPU", gpus)
-        self._check_switches("nics", "NIC", self.spec.nics.count if self.spec.nics else 0)
+        check(self.switches, "gpus", gpus, self.remarks)
+        check(self.switches, "nics", self.spec.nics.count if self.spec.nics else 0, self.remarks)
         delay = latency(f"pcie{self.generation}")
-        for index, switch in enumerate(self.switches):
-            if self._has_socket(switch.socket, ("pcie", "switches", index, "socket")):
+        for index, branch in enumerate(self.switches):
+            above = self._above(branch)
+            if above:
                 self.devices.append(Device(f"pcie{index}", "pcie_switch", None))
-                self._pcie(f"pcie{index}", f"socket{switch.socket}", latency("pcie_switch"), switch.uplink)
+                self._pcie(f"pcie{index}", above, latency("pcie_switch"), branch.spec.uplink)
         for index in range(gpus):
             above = self._switch_of("gpus", index, gpus)
             if self.c2c:
                 self._c2c(f"gpu{index}", above)
             else:
                 self._pcie(f"gpu{index}", above, delay)
+
+    def _above(self, branch: Branch) -> str:
+        """What a switch hangs on; nothing where that is a mistake."""
+        socket, at = branch.spec.socket, (*branch.path, "socket")
+        if branch.above is None:
+            return f"socket{socket}" if self._has_socket(socket, at) else ""
+        if "socket" in branch.spec.model_fields_set:
+            outer = self.switches[branch.above].number
+            self.remarks.wrong(at, str(socket), f"no socket, as the switch hangs on switch {outer}")
+        return f"pcie{branch.above}"
 
     def _c2c(self, gpu: str, socket: str) -> None:
         said = self.spec.c2c
@@ -221,22 +232,6 @@ class _Drawing:
             return
         delay = latency("c2c") if said is None or said.latency is None else said.latency
         self._both(gpu, socket, "c2c", rate, delay)
-
-    def _check_switches(self, key: str, what: str, count: int) -> None:
-        seen: dict[int, int] = {}
-        for number, switch in enumerate(self.switches):
-            for place, index in enumerate(getattr(switch, key)):
-                at = ("pcie", "switches", number, key, place)
-                lost = index >= count and self.remarks.over  # an override may have fewer than the template
-                if not 0 <= index < count and not lost:
-                    self.remarks.wrong(
-                        at, f"{what} {index}", f"a {what} from 0 to {count - 1}" if count else f"no {what}"
-                    )
-                elif index in seen:
-                    self.remarks.wrong(
-                        at, f"{what} {index}, which switch {seen[index]} has", f"each {what} on one switch"
-                    )
-                seen.setdefault(index, number)
 
     # --- network ports and drives ---
 

@@ -6,7 +6,7 @@ one mistake hides no other. Values given in `training` and in the DeepSpeed file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -20,37 +20,32 @@ from zerosim.spec.deepspeed import Given, read_deepspeed
 from zerosim.spec.deepspeed_schema import ALIASES, ZERO
 from zerosim.spec.deepspeed_top import KNOWN
 from zerosim.spec.document import Document, by_place
+from zerosim.spec.launch_file import LaunchRead, read_launch
 from zerosim.spec.loading import Schema, Whole, validated
 from zerosim.spec.model import Model
 from zerosim.spec.model_file import catalogue_model, read_model
+from zerosim.spec.pipeline import read_pipeline
 from zerosim.spec.scenario_parts import MODEL, Part, Parts
 from zerosim.spec.scenario_text import scenario_text
-from zerosim.spec.strategy import Strategy
+from zerosim.spec.strategy import DeepSpeed, Strategy
+from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import read_topology
-from zerosim.spec.training import MOST_PASSES, AttentionKernel, Checkpointing, Kernels, Precision, Training
+from zerosim.spec.training import MOST_PASSES, Training
+from zerosim.spec.training_file import (
+    DEFAULTS,
+    SHARED,
+    TrainingSchema,
+    own_values,
+    read_training,
+    taken,
+    training_findings,
+)
 from zerosim.units import show_count
 
 T = TypeVar("T")
 _Positive = Annotated[Whole, Field(ge=1)]
-_Tokens = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
-_Sequences = Annotated[Whole, Field(ge=1, le=1_000_000)]
-_SIMULATED, _NOT_YET = ("deepspeed", "ddp"), ("fsdp", "pipeline")
-DEFAULTS: Mapping[str, Any] = {"micro_batch_size": 1, "gradient_accumulation_steps": 1, "precision": "bf16"}
-_SHARED = tuple(DEFAULTS)  # may stand in the DeepSpeed file too
-
-
-class TrainingSchema(Schema):
-    """The `training` section; None where it may come from the DeepSpeed file."""
-
-    sequence_length: _Tokens
-    micro_batch_size: _Sequences | None = None
-    gradient_accumulation_steps: _Positive | None = None
-    precision: Precision | None = None
-    activation_checkpointing: Checkpointing = "none"
-    attention: AttentionKernel = "flash"
-    kernels: Kernels = "eager"
-    reentrant: bool = False
+_SIMULATED, _NOT_YET = ("deepspeed", "ddp", "pipeline"), ("fsdp",)
 
 
 def _one_line(title: str) -> str:
@@ -70,6 +65,7 @@ class ScenarioSchema(Schema):
     nodes: _Positive | None = None
     gpus: _Positive | None = None
     calibration: str | None = None
+    launch: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -114,23 +110,28 @@ def _values(book: _Notebook) -> dict[str, Any]:
     head = book.attempt(lambda: validated(book.document, ScenarioSchema))
     machine = book.attempt(lambda: _read(book.parts.topology(), read_topology)) if book.has("topology", str) else None
     model = book.attempt(lambda: _model(book.parts)) if book.has("model", str) else None
-    settings = book.attempt(lambda: _settings(book.document)) if book.has("training") else None
+    settings = book.attempt(lambda: read_training(book.document)) if book.has("training") else None
     topology = book.attempt(lambda: _selected(book.document, machine, head)) if machine and head else None
     run = book.attempt(lambda: _strategy(book, topology, model, settings)) if book.has("strategy") else None
+    launch = book.attempt(lambda: _launch(book.document, run[0] if run else DeepSpeed()))
+    if run and topology:
+        book.attempt(lambda: _tiers(book.document, run[0], topology))
     if settings and model:
         book.attempt(lambda: _positions(book.document, settings, model))
-    if not (head and machine and model and settings and topology and run) or book.problems:
+    if not (head and machine and model and settings and topology and run and launch) or book.problems:
         return {}
     strategy, shared = run
     if not book.attempt(lambda: _playable(book.document, shared["gradient_accumulation_steps"], model)):
         return {}
-    training = Training(**settings.model_dump(exclude=set(_SHARED)), **shared)
-    _assume(book, settings, topology, model)
-    book.findings += _of_training(training)
+    training = Training(**own_values(settings), **shared)
+    said = taken(settings, training, shared="deepspeed" not in book.document.data["strategy"])
+    book.assumptions += [text for text in (said, launch.assumption) if text] + [*topology.notes, *model.notes]
+    book.findings += [*training_findings(training), *launch.findings]
     calibration = _calibration(book, head)
     title = head.title or Path(book.document.source).stem
     machine_text, model_text = book.parts.plain_topology(), book.parts.plain_model(model.name)
-    text = scenario_text(title, machine_text, head.nodes, head.gpus, model_text, training, strategy, calibration)
+    text = scenario_text(title, machine_text, head.nodes, head.gpus, model_text, training, strategy, calibration,
+                         launch.launch if book.document.data.get("launch") else None)  # fmt: skip
     return {
         "title": title,
         "machine": machine,
@@ -145,6 +146,7 @@ def _values(book: _Notebook) -> dict[str, Any]:
         "assumptions": tuple(dict.fromkeys(book.assumptions)),
         "source": book.document.source,
         "calibration": calibration,
+        "launch": launch.launch,
     }
 
 
@@ -167,8 +169,17 @@ def _model(parts: Parts) -> Model:
     return model
 
 
-def _settings(document: Document) -> TrainingSchema:
-    return validated(document.below("training"), TrainingSchema)
+def _launch(document: Document, strategy: Strategy) -> LaunchRead:
+    given = document.data.get("launch") if isinstance(document.data, Mapping) else None
+    if not isinstance(given, Mapping):  # nothing, or the schema of the scenario complains
+        return read_launch(replace(document, data={}, at=("launch",)), strategy)
+    return read_launch(document.below("launch"), strategy)
+
+
+def _tiers(document: Document, strategy: Strategy, topology: Topology) -> None:
+    lacking = lacking_tier(strategy, topology)
+    if lacking:
+        raise InputError([document.problem(("topology",), lacking.found, lacking.expected)])
 
 
 def _selected(document: Document, machine: Topology, head: ScenarioSchema) -> Topology:
@@ -206,14 +217,22 @@ def _strategy(
 ) -> tuple[Strategy, dict[str, Any]]:
     """The strategy, and the values of `training` that its file and the scenario have in common."""
     kind = _kind(book.document)
-    if kind == "ddp":
-        shared = {name: getattr(settings, name, None) or default for name, default in DEFAULTS.items()}
-        section = book.document.below("strategy", "ddp")
-        return read_ddp(section if section.data is not None else replace(section, data={}), shared["precision"]), shared
     world = len(topology.gpus) if topology else None
-    values = {name: getattr(settings, name, None) for name in _SHARED}
-    places = {name: _place(book, name) for name in _SHARED if values[name] is not None}
+    if kind != "deepspeed":
+        shared = {name: getattr(settings, name, None) or default for name, default in DEFAULTS.items()}
+        section = book.document.below("strategy", kind)
+        section = section if section.data is not None else replace(section, data={})
+        if kind == "pipeline":
+            return read_pipeline(section, shared["precision"], world, model), shared
+        return read_ddp(section, shared["precision"]), shared
+    values: dict[str, Any] = {name: getattr(settings, name, None) for name in SHARED}
+    places = {name: _place(book, name) for name in SHARED if values[name] is not None}
     given = Given(world, model.hidden if model else None, **values, places=places)
+    if model:
+        given = replace(given, parameters=model.parameters)
+    if settings:
+        called, kept = settings.checkpoint_function, settings.activation_checkpointing
+        given = replace(given, checkpoint_function=called, activation_checkpointing=kept)
     _known_changes([*book.parts.outer, *book.parts.inner])
     part = book.parts.deepspeed()
     result = _read(part, lambda document: read_deepspeed(document, given))
@@ -235,7 +254,7 @@ def _kind(document: Document) -> str:
     if len(given) != 1:
         raise InputError([section.problem((), " and ".join(given) or "nothing", f"exactly one of {', '.join(known)}")])
     if given[0] in _NOT_YET:
-        message = f"deepspeed or ddp; {given[0]} is not simulated yet"
+        message = f"{', '.join(_SIMULATED[:-1])} or {_SIMULATED[-1]}; {given[0]} is not simulated yet"
         raise InputError([section.key_problem((given[0],), given[0], message)])
     return str(given[0])
 
@@ -253,20 +272,6 @@ def _known_changes(changes: Sequence[Change]) -> None:
         raise InputError(wrong)
 
 
-def _of_training(training: Training) -> Iterator[Finding]:
-    """Choices that mean less than they say."""
-    if training.attention != "flash":
-        return
-    if training.activation_checkpointing == "selective":
-        message = (
-            "Selective checkpointing recomputes the attention scores, which flash attention does not keep: no effect."
-        )
-        yield Finding("key-no-effect", "note", message)
-    if training.precision == "fp32":
-        message = "FlashAttention has no fp32 kernel; attention is priced as if it had, at the fp32 rate."
-        yield Finding("fp32-flash", "warning", message, "Set training.attention to eager.")
-
-
 def _calibration(book: _Notebook, head: ScenarioSchema) -> str | None:
     if head.calibration is None:
         return None
@@ -279,15 +284,3 @@ def _place(book: _Notebook, name: str) -> str:
     """Where a value of `training` stands: "scenario.yaml:8"."""
     (problem,) = attributed([book.document.problem(("training", name))], book.parts.outer)
     return problem.source if problem.line is None else f"{problem.source}:{problem.line}"
-
-
-def _assume(book: _Notebook, settings: TrainingSchema, topology: Topology, model: Model) -> None:
-    """What was taken where the scenario is silent; what DeepSpeed's side takes is told by its findings."""
-    names = [name for name in TrainingSchema.model_fields if name not in settings.model_fields_set]
-    taken = {name: getattr(settings, name) for name in names if name not in _SHARED}
-    if "ddp" in book.document.data["strategy"]:
-        taken |= {name: DEFAULTS[name] for name in names if name in _SHARED}
-    said = ", ".join(f"{name} {str(value).lower()}" for name, value in taken.items())
-    if said:
-        book.assumptions.append(f"Not given in training, so taken: {said}.")
-    book.assumptions += [*topology.notes, *model.notes]

@@ -7,15 +7,18 @@ from typing import Any
 
 from zerosim.spec.ddp import ddp_mapping
 from zerosim.spec.deepspeed_mapping import as_mapping
-from zerosim.spec.strategy import Ddp, Strategy
+from zerosim.spec.launch import Launch
+from zerosim.spec.launch_file import launch_text
+from zerosim.spec.pipeline import pipeline_mapping
+from zerosim.spec.strategy import Ddp, Pipeline, Strategy
 from zerosim.spec.training import Training
 
 
 def scenario_text(
     title: str, topology: Any, nodes: int | None, gpus: int | None, model: Any, training: Training, strategy: Strategy,
-    calibration: str | None = None,
+    calibration: str | None = None, launch: Launch | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """A whole scenario; topology and model, which have no other form, as they were given."""
+    """A whole scenario; topology and model, which have no other form, as they were given; `launch` if it was given."""
     text = {
         "title": title,
         "topology": topology,
@@ -24,6 +27,7 @@ def scenario_text(
         "model": model,
         "training": asdict(training),
         "strategy": strategy_text(strategy, training),
+        "launch": None if launch is None else launch_text(launch),
         "calibration": calibration,
     }
     return {key: value for key, value in text.items() if value is not None}
@@ -33,4 +37,6 @@ def strategy_text(strategy: Strategy, training: Training) -> dict[str, Any]:
     """The `strategy` section that reads as this value."""
     if isinstance(strategy, Ddp):
         return {"ddp": ddp_mapping(strategy)}
+    if isinstance(strategy, Pipeline):
+        return {"pipeline": pipeline_mapping(strategy)}
     return {"deepspeed": as_mapping(strategy, training.precision)}

@@ -11,6 +11,7 @@ from typing import Literal
 
 Stage = Literal[0, 1, 2, 3]
 UNLIMITED = 2**63 - 1  # sys.maxsize in DeepSpeed: "no limit"
+ENOUGH = -1  # a `buffer_count` of as many as the step needs; no file can say it, a study can
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,10 @@ class Offload:
 
 @dataclass(frozen=True, slots=True)
 class Aio:
-    """The `aio` section: how drives are asked (runtime/swap_tensor/aio_config.py). `block_size` is bytes."""
+    """The `aio` section: how drives are asked (runtime/swap_tensor/aio_config.py). `block_size` is bytes.
+
+    `least_swapped`: bytes of the smallest tensor that leaves host memory (MIN_AIO_BYTES of swap_tensor/utils.py).
+    """
 
     block_size: int = 1_048_576
     queue_depth: int = 8
@@ -54,6 +58,10 @@ class Aio:
     single_submit: bool = False
     overlap_events: bool = True
     use_gds: bool = False
+
+    @property
+    def least_swapped(self) -> int:
+        return max(1_048_576, self.block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,15 @@ class Zero:
     use_all_reduce_for_fetch_params: bool = False
     allgather_sequential: bool = False
     round_robin_gradients: bool = False
+
+    @property
+    def optimizer_on_host(self) -> bool:
+        """Whether the CPU runs the optimizer, wherever its states are kept."""
+        return self.stage > 0 and self.offload_optimizer.device != "none"
+
+    gather_16bit_weights_on_model_save: bool = False  # this and the next two: saving and loading only
+    pipeline_loading_checkpoint: bool = False
+    elastic_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +143,8 @@ class Pipeline:
     """Layers spread over GPUs: rank r holds stage r mod `stages`. Each micro-batch passes forward through all stages
     and back before the next one starts (`naive`), so that one GPU of a pipeline works at a time.
 
-    Ranks of equal stage are replicas; they all-reduce their gradients once a step, after the last backward.
+    Ranks of equal stage are replicas; they all-reduce their gradients once a step, after the last backward. The
+    micro-batch of a training is that of a pipeline, not of each of its ranks.
     """
 
     stages: int
@@ -135,4 +153,4 @@ class Pipeline:
     optimizer: Optimizer = field(default_factory=Optimizer)
 
 
-Strategy = DeepSpeed | Ddp
+Strategy = DeepSpeed | Ddp | Pipeline

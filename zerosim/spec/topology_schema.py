@@ -81,10 +81,12 @@ class NvlinkSpec(Schema):
 
 
 class SwitchSpec(Schema):
-    """`uplink` is the rate to the socket, where that is not the rate of the other PCIe links."""
+    """`switches` hang on this one, and this one on its socket; `uplink` is the rate upward, where that is not the rate
+    of the other PCIe links."""
 
     gpus: tuple[int, ...] = ()
     nics: tuple[int, ...] = ()
+    switches: tuple[SwitchSpec, ...] = ()
     socket: int = 0
     uplink: Positive | None = None
 
@@ -115,12 +117,19 @@ class SocketSpec(Schema):
     interconnect: Positive | None = None
 
 
-class NvmeSpec(Schema):
+class DriveFigures(Schema):
+    """`write` is the rate until `cache` bytes are written at once, `sustained_write` the rate from then on."""
+
+    read: Positive | None = None
+    write: Positive | None = None
+    sustained_write: Positive | None = None
+    cache: Capacity | None = None
+
+
+class NvmeSpec(DriveFigures):
     device: str | None = None
     socket: int = 0
     count: Several = 1
-    read: Positive | None = None
-    write: Positive | None = None
     capacity: Capacity
 
 
@@ -179,7 +188,7 @@ class TemplateSpec(Schema):
     overrides: tuple[OverrideSpec, ...] = ()
 
 
-class DeviceSpec(GpuFigures):
+class DeviceSpec(GpuFigures, DriveFigures):
     """A vertex of the graph form. `node` (or `host`) is the server it is in; leaves and spines have none."""
 
     name: Name
@@ -190,8 +199,6 @@ class DeviceSpec(GpuFigures):
     capacity: Capacity | None = None
     compute: Compute = 1.0
     cores: Cores | None = None
-    read: Positive | None = None
-    write: Positive | None = None
     network: str | None = None
 
 

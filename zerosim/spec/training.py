@@ -9,6 +9,7 @@ Precision = Literal["fp32", "fp16", "bf16"]
 Checkpointing = Literal["none", "selective", "full"]
 AttentionKernel = Literal["flash", "eager"]
 Kernels = Literal["eager", "fused"]
+CheckpointFunction = Literal["torch", "deepspeed"]
 
 
 MOST_PASSES = 65_536  # layers x micro-steps of a step that can be played: some 5 million ops, 8 GB, ten minutes
@@ -19,7 +20,9 @@ class Training:
     """`micro_batch_size` sequences of `sequence_length` tokens per GPU and micro-step.
 
     `kernels`: `eager` runs norms, rotary embedding, SwiGLU and loss kernel by kernel as Hugging Face modules do in
-    eager PyTorch; `fused` as one kernel each. `reentrant` is torch's checkpoint variant.
+    eager PyTorch; `fused` as one kernel each. `reentrant` is torch's checkpoint variant. `checkpoint_function` is whose
+    `checkpoint` the model calls: Hugging Face models call torch's, Megatron-DeepSpeed calls deepspeed.checkpointing,
+    which alone reads the `activation_checkpointing` section of a DeepSpeed file.
     """
 
     sequence_length: int
@@ -30,6 +33,7 @@ class Training:
     attention: AttentionKernel = "flash"
     kernels: Kernels = "eager"
     reentrant: bool = False
+    checkpoint_function: CheckpointFunction = "torch"
 
     @property
     def tokens(self) -> int:

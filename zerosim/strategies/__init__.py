@@ -1,14 +1,14 @@
-"""How a training step is spread over ranks, written as the program one rank's host issues. One file a strategy."""
+"""How a training step is spread over ranks, written as the programs their hosts issue. One file a strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy
+from zerosim.spec.strategy import Ddp, DeepSpeed, Pipeline, Strategy
 from zerosim.spec.training import Training
 from zerosim.step import Step
-from zerosim.strategies import bf16_optimizer, ddp, zero0, zero1, zero2, zero3
+from zerosim.strategies import bf16_optimizer, ddp, pipeline, zero0, zero1, zero2, zero3
 from zerosim.strategies.network import model_flops
 
 __all__ = ["build", "model_flops"]
@@ -21,8 +21,17 @@ _STAGES: Mapping[int, Callable[[DeepSpeed, Model, Training, int], Step]] = {
 }
 
 
-def build(strategy: Strategy, model: Model, training: Training, world_size: int) -> Step:
-    """The program of one step in steady state (not the first iteration). `Step.lint` finds nothing in it."""
+def build(strategy: Strategy, model: Model, training: Training, world_size: int) -> tuple[Step, ...]:
+    """The programs of one step in steady state (not the first iteration): rank r runs number r mod their count.
+
+    One program where all ranks do the same. `Step.lint` finds nothing in them.
+    """
+    if isinstance(strategy, Pipeline):
+        return pipeline.write(strategy, model, training, world_size)
+    return (_same_for_all(strategy, model, training, world_size),)
+
+
+def _same_for_all(strategy: Ddp | DeepSpeed, model: Model, training: Training, world_size: int) -> Step:
     if isinstance(strategy, Ddp):
         return ddp.write(strategy, model, training, world_size)
     if _is_bf16_optimizer(strategy, training):

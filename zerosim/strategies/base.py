@@ -11,64 +11,13 @@ from abc import ABC, abstractmethod
 from zerosim.spec.model import Model
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, Group, HostCalls, Pass, Slice, Step
+from zerosim.strategies.activations import Activations
 from zerosim.strategies.builder import Builder
 from zerosim.strategies.kernels import Kernel
-from zerosim.strategies.network import GRADIENT, POST, PRE, RUN, Event, Network, Node, compile_network, micro_step
+from zerosim.strategies.network import GRADIENT, POST, PRE, RUN, Event, Node, compile_network, micro_step
 
 DATA_PARALLEL = "dp"
 STEADY = 2  # micro-steps 1 and 2 are equal: the first whose past is a micro-step like itself is 2, and 3 repeats it
-
-
-class Activations:
-    """Holds what forward saves until backward has used it, the input of checkpointed blocks, and working sets."""
-
-    def __init__(self, builder: Builder, network: Network) -> None:
-        self._builder = builder
-        self._network = network
-        self._saved: dict[Node, int] = {}
-        self._flowing: int | None = None  # the output (forward) or gradient (backward) between two ops
-
-    def enter(self, block: Node) -> None:
-        """A checkpointed block keeps its input."""
-        self._saved[block] = self._builder.acquire("block input", "activations", self._network.block_input)
-
-    def leave(self, block: Node) -> None:
-        buffer = self._saved.pop(block, None)
-        if buffer is not None:
-            self._builder.release(buffer, COMPUTE)
-
-    def forward(self, node: Node, saving: bool) -> None:
-        if saving:
-            self._save(node)
-        elif node.work.output:
-            self._flow("activation", node.work.output)
-
-    def backward(self, node: Node) -> None:
-        """Before its kernels: what was not saved yet (the leaf that stopped the recomputation), the gradient made."""
-        if node not in self._saved:
-            self._save(node)
-        if node.work.output:
-            self._flow("activation gradient", node.work.output)
-
-    def done(self, node: Node) -> None:
-        buffer = self._saved.pop(node, None)
-        if buffer is not None:
-            self._builder.release(buffer, COMPUTE)
-
-    def rest(self) -> None:
-        """Nothing flows any more: the end of a forward or backward."""
-        if self._flowing is not None:
-            self._builder.release(self._flowing, COMPUTE)
-            self._flowing = None
-
-    def _save(self, node: Node) -> None:
-        if node.work.saved > 0:
-            self._saved[node] = self._builder.acquire("saved activation", "activations", node.work.saved)
-
-    def _flow(self, name: str, size: float) -> None:
-        previous, self._flowing = self._flowing, self._builder.acquire(name, "activations", size)
-        if previous is not None:
-            self._builder.release_after(previous, self._builder.next_op)
 
 
 class Program(ABC):
@@ -129,6 +78,9 @@ class Program(ABC):
     def end(self) -> None:
         """After the epilogue of a micro-step."""
 
+    def repeated(self, by: int) -> None:
+        """The micro-step before was written again, its ops `by` later: so are those a strategy remembers."""
+
     # --- the walk ----------------------------------------------------------------------------------------------------
 
     def write(self) -> Step:
@@ -140,6 +92,7 @@ class Program(ABC):
             starts.append(self.builder.next_op)
             if micro_batch > STEADY and (self.uniform or not self.boundary_micro_batch):
                 self.builder.repeat(starts[-2], starts[-1], micro_batch)
+                self.repeated(starts[-1] - starts[-2])
             else:
                 self._micro_step()
         self.builder.phase = "optimizer"
@@ -178,12 +131,17 @@ class Program(ABC):
         self.activations.rest()
 
     def _enter(self, event: Event) -> None:
-        if self.checkpointed and event.node.block and event.direction == "forward":
-            self.activations.enter(event.node)
+        if self.checkpointed and event.node.block:
+            if event.direction == "forward":
+                self.activations.enter(event.node)
+            elif event.direction == "recompute":
+                self.activations.recompute(event.node)
 
     def _leave(self, event: Event) -> None:
         if event.node.block and event.direction == "backward":
             self.activations.leave(event.node)
+        elif self.checkpointed and event.node.block and event.direction == "forward":
+            self.activations.leave_forward(event.node)
 
     def _run(self, event: Event) -> None:
         node, work = event.node, event.node.work

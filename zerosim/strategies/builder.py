@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from zerosim.step import (
     HOST_STREAM,
     NO_CALLS,
+    READ,
+    WRITE,
     Buffer,
     Collective,
     CollectiveKind,
@@ -172,8 +174,8 @@ class Builder:
         self._blocking.extend(ops)
 
     def synchronize(self) -> None:
-        """HSYNC(device): the host waits for everything issued so far."""
-        self.block(self._last.values())
+        """HSYNC(device): the host waits for everything issued so far, but for what the drives were asked."""
+        self.block(op for stream, op in self._last.items() if stream not in (READ, WRITE))
 
     def read(self, lane: str) -> None:
         """ITEM: the host waits for the lane's tail and reads a scalar."""

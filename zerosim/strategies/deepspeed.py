@@ -10,6 +10,7 @@ from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, CollectiveKind, HostCalls, Pass, Slice
+from zerosim.strategies.activations import HostActivations
 from zerosim.strategies.base import DATA_PARALLEL, Program
 
 MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
@@ -27,6 +28,8 @@ class DeepSpeedProgram(Program):
         self.zero = config.zero
         self.wire = config.communication_data_type or self.dtype  # dtype of gradients on the wire
         self.held_width = DTYPE_BYTES[config.grad_accum_dtype or self.dtype]  # bytes of an accumulated gradient element
+        if config.cpu_checkpointing and self.checkpointed:
+            self.activations = HostActivations(self.builder, self.network)
 
     def begin(self) -> None:
         self.timer()
@@ -79,12 +82,12 @@ class DeepSpeedProgram(Program):
                 self.pass_over("cast from the communication dtype", received, self.width + wire, lane=lane)
             build.release(copy, lane)
 
-    def norm_kernels(self, elements: int, largest: int, tensors: int) -> None:
+    def norm_kernels(self, elements: int, largest: int, tensors: int, lane: str = COMPUTE) -> None:
         """Squares in fp64 tensor by tensor."""
         scratch = self.builder.acquire("fp64 norm", "optimizer", float(NORM_SCRATCH * largest))
         work = Pass(float(NORM_BYTES * elements), "reduction", 2 * tensors)
-        self.builder.launch(COMPUTE, "gradient norm", work, HostCalls(kernels=work.kernels))
-        self.builder.release(scratch, COMPUTE)
+        self.builder.launch(lane, "gradient norm", work, HostCalls(kernels=work.kernels))
+        self.builder.release(scratch, lane)
 
     def hold(self, held: dict[int, int], parameter: int, buffer: int) -> None:
         """Accumulate whole gradients over micro-steps, in the model's dtype or in a wider copy (`grad_accum_dtype`)."""
@@ -102,9 +105,9 @@ class DeepSpeedProgram(Program):
         self.pass_over("accumulate gradient", numel, moved)
         self.builder.release(buffer, COMPUTE)
 
-    def update(self, elements: int, held: tuple[int, ...] = (), tensors: int = 1) -> None:
-        """Flatten, cast, scale, optimizer, cast back over `elements` on the compute lane; `held` gradients are freed
-        once they are cast."""
+    def update(self, elements: int, held: tuple[int, ...] = (), tensors: int = 1, write: bool = True) -> None:
+        """Flatten, cast, scale, optimizer, cast back (`write`) over `elements` on the compute lane; `held` gradients
+        are freed once they are cast."""
         w, kept, build = self.width, self.held_width, self.builder
         flat = build.acquire("flat gradients", "optimizer", float(kept * elements))
         self.pass_over("flatten gradients", elements, 2 * kept)
@@ -117,7 +120,8 @@ class DeepSpeedProgram(Program):
             build.release(buffer, COMPUTE)
         self.pass_over("scale gradients", elements, SCALE_BYTES)
         self.optimizer_kernels(elements, tensors)
-        self.pass_over("write parameters", elements, 4 + w)
+        if write:
+            self.pass_over("write parameters", elements, 4 + w)
         build.release(fp32, COMPUTE)
 
     def optimizer_kernels(self, elements: int, tensors: int) -> None:

@@ -3,19 +3,21 @@
 A pure function of the trace (the order of module visits) and the knobs: the same decisions are made in every micro-step
 once the trace is recorded, so they are taken once and replayed. Source: DeepSpeed
 runtime/zero/partitioned_param_coordinator.py. What surprises: the prefetch bucket is an allowance *per hook*, not a
-window; only `max_live_parameters` bounds the look-ahead; and what the prefetcher has consumed is not released.
+window; only `max_live_parameters` bounds the look-ahead; and what the prefetcher has consumed is not released. A shard
+on NVMe stops the prefetcher until it is in memory; a second look-ahead reads it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zerosim.spec.strategy import Zero
 from zerosim.strategies.network import POST, PRE, Event, Node
+from zerosim.strategies.swap_pool import BufferPool
 
 Gather = tuple[int, ...]  # the parameters of one coalesced all-gather, in registration order
 
@@ -24,17 +26,22 @@ class Visit(NamedTuple):
     """What happens at one pre-hook, in this order. Numbers index `Plan.gathers`.
 
     `demanded` are gathered now; each of `collected` is waited for (a gather may be collected several times, once per
-    parameter that first uses it); `prefetched` are gathered ahead.
+    parameter that first uses it); `prefetched` are gathered ahead. Of the parameters `read_ahead` the shards are read.
     """
 
     demanded: tuple[int, ...]
     collected: tuple[int, ...]
     prefetched: tuple[int, ...]
+    read_ahead: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One micro-step: a visit per pre-hook, released parameters per post-hook (in event order), the rest at the end."""
+    """One micro-step: a visit per pre-hook, released parameters per post-hook (in event order), the rest at the end.
+
+    `reads`: gathers before which the host waits for all reads, with the shards that it asks for first. `read_twice`:
+    shards that the read-ahead meets twice, for which DeepSpeed 0.19.8 would take two buffers and stop.
+    """
 
     gathers: tuple[Gather, ...]
     visits: tuple[Visit, ...]
@@ -42,6 +49,8 @@ class Plan:
     leftovers: tuple[int, ...]
     persistent: frozenset[int]
     peak_elements: int  # most elements gathered or in flight, persistent ones included
+    reads: Mapping[int, tuple[int, ...]]
+    read_twice: frozenset[int]
 
 
 def persistent_parameters(numels: Sequence[int], zero: Zero) -> frozenset[int]:
@@ -54,9 +63,14 @@ def persistent_parameters(numels: Sequence[int], zero: Zero) -> frozenset[int]:
     return frozenset(chosen)
 
 
-def plan_fetches(events: Sequence[Event], numels: Sequence[int], zero: Zero) -> Plan:
-    """Play the coordinator over the hooks of one micro-step with a complete trace."""
-    coordinator = _Coordinator(events, numels, zero)
+def plan_fetches(
+    events: Sequence[Event], numels: Sequence[int], zero: Zero, swapped: frozenset[int] = frozenset()
+) -> Plan:
+    """Play the coordinator over the hooks of one micro-step with a complete trace; `swapped` parameters are on NVMe.
+
+    PoolError where a gather finds too few buffers for their shards.
+    """
+    coordinator = _Coordinator(events, numels, zero, swapped)
     for event in events:
         if event.kind == PRE:
             coordinator.pre(event.node)
@@ -100,6 +114,8 @@ class _Coordinator:
     events: Sequence[Event]
     numels: Sequence[int]
     zero: Zero
+    swapped: frozenset[int]
+    pool: BufferPool = field(init=False)
     trace: _Trace = field(init=False)
     queue: deque[tuple[int, int]] = field(init=False)  # (parameter, visit) still to be fetched or used
     persistent: frozenset[int] = field(init=False)
@@ -114,6 +130,8 @@ class _Coordinator:
     gathers: list[Gather] = field(default_factory=list)
     visits: list[Visit] = field(default_factory=list)
     releases: list[tuple[int, ...]] = field(default_factory=list)
+    reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    read_twice: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.trace = _Trace.of(self.events, self.numels)
@@ -121,11 +139,13 @@ class _Coordinator:
         self.persistent = persistent_parameters(self.numels, self.zero)
         self.available = set(self.persistent)
         self.held = self.peak = sum(self.numels[p] for p in self.persistent)
+        self.pool = BufferPool(self.swapped, self.zero.offload_param.buffer_count)
+        self.pool.need(self.persistent)  # gathered at the end of the step; their buffers stay taken
 
     def pre(self, node: Node) -> None:
         parameters = self.trace.parameters[self.step]
         demanded, collected = self._use(node, parameters) if parameters else ((), ())
-        self.visits.append(Visit(demanded, collected, self._prefetch()))
+        self.visits.append(Visit(demanded, collected, self._prefetch(), self._read_ahead()))
         self.step += 1
 
     def _use(self, node: Node, parameters: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -153,7 +173,7 @@ class _Coordinator:
         limit = min(self.zero.max_live_parameters - self.live, allowance)
         chosen: list[int] = []
         elements = 0
-        while self.queue and elements < limit:
+        while self.queue and elements < limit and not self.pool.on_drive(self.queue[0][0]):
             parameter, visit = self.queue.popleft()
             self.last_fetched[parameter] = max(self.last_fetched.get(parameter, -1), visit)
             if parameter not in self.available and parameter not in chosen:
@@ -161,12 +181,31 @@ class _Coordinator:
                 elements += self.numels[parameter]
         return self._gather(chosen)
 
+    def _read_ahead(self) -> tuple[int, ...]:
+        """Shards to read of what comes next, until twice the elements on their way as gathers have been passed."""
+        if self.zero.prefetch_bucket_size == 0 or not self.swapped:
+            return ()
+        limit = 2 * sum(self.numels[p] for p in self.gather_of)
+        chosen: dict[int, None] = {}
+        passed = 0
+        for parameter, _ in self.queue:
+            if passed > limit or len(chosen) >= self.pool.free:
+                break
+            if self.pool.on_drive(parameter):
+                self.read_twice |= {parameter} & chosen.keys()
+                chosen[parameter] = None
+            passed += self.numels[parameter]
+        self.pool.read(tuple(chosen))
+        return tuple(chosen)
+
     def _gather(self, parameters: list[int]) -> tuple[int, ...]:
         """One coalesced gather (or one per parameter); the parameters count as available from here on."""
         if not parameters:
             return ()
         sets = [(p,) for p in sorted(parameters)] if self.zero.allgather_sequential else [tuple(sorted(parameters))]
-        first = len(self.gathers)
+        first, missing = len(self.gathers), self.pool.need(parameters)
+        if missing is not None:
+            self.reads[first] = missing
         for number, members in enumerate(sets, first):
             self.gather_of.update(dict.fromkeys(members, number))
         self.gathers.extend(sets)
@@ -184,6 +223,7 @@ class _Coordinator:
             users.discard(node)
             if not users and parameter in self.available and self._dispensable(parameter):
                 released.append(parameter)
+                self.pool.drop(parameter)
                 self.available.discard(parameter)
                 self.live -= self.numels[parameter]
                 self.held -= self.numels[parameter]
@@ -205,4 +245,6 @@ class _Coordinator:
             leftovers=tuple(sorted(self.available - self.persistent)),
             persistent=self.persistent,
             peak_elements=self.peak,
+            reads=self.reads,
+            read_twice=frozenset(self.read_twice),
         )

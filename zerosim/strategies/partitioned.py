@@ -1,4 +1,5 @@
-"""ZeRO stages 1 and 2: the optimizer states (and from stage 2 on the gradients) live on their owner.
+"""ZeRO stages 1 and 2: the optimizer states (and from stage 2 on the gradients) live with their owner, on its GPU or in
+host memory.
 
 Source: DeepSpeed runtime/zero/stage_1_and_2.py; op numbers are those of the specification in the tests' vectors.
 What surprises: `reduce_scatter: true` issues an all-reduce of the whole bucket (use_multi_rank_bucket_allreduce), so
@@ -17,10 +18,9 @@ from zerosim.step import COMPUTE, REDUCE, Slice
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout, OwnerRun, flat_layout
-
-RANK = 0
-OVERFLOW_BYTES = 30  # an element, slice by slice: cast, isnan, isinf, or, max
-OVERFLOW_SCRATCH = 12  # bytes an element of the slice being checked
+from zerosim.strategies.offloaded import HostPartition
+from zerosim.strategies.partition import RANK, GpuPartition, Partition
+from zerosim.strategies.placement import placement_of
 
 
 class PartitionedOptimizer(DeepSpeedProgram):
@@ -32,18 +32,31 @@ class PartitionedOptimizer(DeepSpeedProgram):
             self.network.trainable_numels, world_size, config.zero.round_robin_gradients
         )
         self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
+        self.offloaded = placement_of(config.zero).optimizer != "gpu"
+        self.contiguous = config.zero.contiguous_gradients or self.offloaded
+        self.partition = self._partition()
         self.bucket: list[int] = []
         self.bucket_elements = 0
         self.bucket_buffers: list[int] = []
+        self.filled: list[int] = []  # the last op that put a gradient into the bucket
         self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
-        self.partition_buffer: int | None = None  # gradients of the tensors in my partition, this backward
-        self.held: int | None = None  # the same, accumulated over micro-steps
         self.notes.append("rank 0's partition is played for all ranks; others keep other gradients, at other moments")
 
     def prepare(self) -> None:
         numel = sum(self.network.numels)
         self.builder.resident("parameters", "parameters", self.width * max(numel, self.layout.padded))
-        self.optimizer_residents(self.layout.share)
+        self.partition.residents()
+
+    def _partition(self) -> Partition:
+        if not self.offloaded:
+            return GpuPartition(self, self.layout, self.lane)
+        placement = placement_of(self.zero)
+        several = self.zero.stage == 2 and self.last_micro_batch > 0  # stage 1 accumulates before it reduces
+        pinned = placement.optimizer_pinned
+        return HostPartition(self, self.layout, self.lane, accumulates=several, pinned=pinned)
+
+    def repeated(self, by: int) -> None:
+        self.partition.repeated(by)
 
     # --- filling the bucket (G0-G3) ----------------------------------------------------------------------------------
 
@@ -53,16 +66,23 @@ class PartitionedOptimizer(DeepSpeedProgram):
         self.allocate_bucket()
         if self.bucket_elements + numel > self.zero.reduce_bucket_size:
             self.flush()
-        if numel <= self.zero.reduce_bucket_size and self.zero.contiguous_gradients:
-            self.elementwise(COMPUTE, "copy gradient to bucket", 2.0 * self.width * numel)
-            self.builder.release(buffer, COMPUTE)
+        if numel <= self.zero.reduce_bucket_size and self.contiguous:
+            self._fill("copy gradient to bucket", numel, buffer)
+        elif self.offloaded:
+            own = self.builder.acquire("gradient", "gradients", float(self.width * numel))
+            self._fill("copy gradient larger than the bucket", numel, buffer)
+            self.loose.append(own)
         else:
             self.loose.append(buffer)
         self.bucket.append(parameter)
         self.bucket_elements += numel
 
+    def _fill(self, name: str, numel: int, buffer: int) -> None:
+        self.filled = [self.elementwise(COMPUTE, name, 2.0 * self.width * numel)]
+        self.builder.release(buffer, COMPUTE)
+
     def allocate_bucket(self) -> None:
-        if self.bucket_buffers or not self.zero.contiguous_gradients:
+        if self.bucket_buffers or not self.contiguous:
             return
         size = float(self.width * self.zero.reduce_bucket_size)
         for _ in range(2 if self.zero.overlap_comm else 1):
@@ -70,24 +90,36 @@ class PartitionedOptimizer(DeepSpeedProgram):
 
     # --- emptying it (F1-F9) -----------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self, last: bool = False) -> None:
         """Reduce the bucket. An empty one (before an oversized first gradient) still costs the two waits."""
-        overlap = self.zero.overlap_comm
-        if overlap:
-            before = self.builder.tail(REDUCE)
-            self.builder.wait(REDUCE, COMPUTE)
-            self.builder.wait_for(COMPUTE, before)  # the previous flush, not this one
+        if self.zero.overlap_comm:
+            self._change_lanes(last)
         if not self.bucket:
             return
-        if overlap and not self.zero.contiguous_gradients:
+        if self.zero.overlap_comm and not self.contiguous:
             self.builder.synchronize()
         self._reduce(self.layout.owner_runs(self.bucket))
-        self._keep_mine()
+        mine = [p for p in self.bucket if self.layout.in_partition(p, RANK)]
+        if mine:
+            self.partition.keep(mine)
         for buffer in self.loose:
             self.builder.release(buffer, self.lane)
         self.loose.clear()
         self.bucket.clear()
+        self.filled.clear()
         self.bucket_elements = 0
+
+    def _change_lanes(self, last: bool) -> None:
+        """The reduction lane waits for the compute lane (offloaded: for what filled the bucket, `ready_events`), which
+        waits for the previous flush, not for this one. After the last the host waits for all, so the lane need not.
+        """
+        before = self.builder.tail(REDUCE)
+        if self.offloaded:
+            self.builder.wait_for(REDUCE, self.filled)
+        else:
+            self.builder.wait(REDUCE, COMPUTE)
+        if not last:
+            self.builder.wait_for(COMPUTE, before)
 
     def _reduce(self, runs: list[OwnerRun]) -> None:
         if not self.zero.reduce_scatter:
@@ -114,7 +146,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
         """F3-F6: divide; flatten when there are several owners or tensors; all-reduce; copy back only what is mine."""
         elements = sum(run.elements for run in runs)
         mine = sum(run.elements for run in runs if run.owner == RANK)
-        several = len(runs) > 1 or not self.zero.contiguous_gradients
+        several = len(runs) > 1 or not self.contiguous
         temporary = self.builder.acquire("flattened bucket", "buffers", self.width * elements) if several else None
         passes = 2 if several else 1
         self.elementwise(self.lane, "divide gradients", 2.0 * self.width * elements * passes, passes)
@@ -153,29 +185,14 @@ class PartitionedOptimizer(DeepSpeedProgram):
     def _all_reduce(self, elements: int, pieces: tuple[Slice, ...]) -> None:
         self.reduce_on_wire(self.lane, "all_reduce", elements, pieces, "all-reduce gradients", elements)
 
-    def _keep_mine(self) -> None:
-        """F7: tensors that intersect my partition are copied whole."""
-        mine = [p for p in self.bucket if self.layout.in_partition(p, RANK)]
-        if not mine:
-            return
-        if self.partition_buffer is None:
-            size = float(self.held_width * self.layout.touched(RANK))
-            self.partition_buffer = self.builder.acquire("gradients of my partition", "gradients", size)
-        elements = sum(self.network.numels[p] for p in mine)
-        self.pass_over("keep my gradients", elements, self.width + self.held_width, len(mine), self.lane)
-
     # --- the end of a backward (E1-E4) -------------------------------------------------------------------------------
 
     def finish_reductions(self) -> None:
         if self.bucket:
-            self.flush()
+            self.flush(last=True)
         if self.zero.overlap_comm:
             self.builder.synchronize()
-        if self.held is None:
-            self.held = self.partition_buffer
-        elif self.partition_buffer is not None:
-            self.accumulate(self.held, self.partition_buffer, self.layout.touched(RANK), self.held_width)
-        self.partition_buffer = None
+        self.partition.finish()
         for buffer in self.bucket_buffers:
             self.builder.release(buffer, self.lane)
         self.bucket_buffers.clear()
@@ -183,15 +200,7 @@ class PartitionedOptimizer(DeepSpeedProgram):
     # --- the optimizer (S1-S11) --------------------------------------------------------------------------------------
 
     def boundary(self) -> None:
-        share, largest = self.layout.share, self.layout.largest_slice(RANK)
-        tensors = sum(1 for p in self.layout.order if self.layout.in_partition(p, RANK))
-        if self.dtype != "fp32" and self.config.check_grad_overflow:
-            scanned, scratch = float(OVERFLOW_BYTES * share), float(OVERFLOW_SCRATCH * largest)
-            self.overflow_flag(COMPUTE, scanned, scratch, 5 * tensors)
-        self.norm_kernels(share, largest, tensors)  # always, clipping or not
-        self.builder.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
-        self.update(share, () if self.held is None else (self.held,), tensors)
-        self.held = None
+        self.partition.update()
         self.builder.collective(
             COMPUTE, "all_gather", self.layout.padded, self.dtype, DATA_PARALLEL, name="all-gather updated parameters"
         )

@@ -62,6 +62,11 @@ class HostOptimizer:
         own = optimizer.on_cpu == "deepspeed"
         work = HostCompute("optimizer" if own else "torch_optimizer", elements, moved)
         compute(f"{optimizer.name} step on the CPU", work)
-        if cast and self.width < MASTER:
-            moved = float((MASTER + self.width) * elements)
-            compute(f"cast parameters to {8 * self.width} bit", HostCompute("cast", elements, moved))
+        if cast:
+            self.cast(elements)
+
+    def cast(self, elements: int) -> None:
+        """The new 16-bit copy of fp32 parameters; nothing where they are trained in fp32."""
+        if self.width < MASTER:
+            work = HostCompute("cast", elements, float((MASTER + self.width) * elements))
+            self.builder.host_compute(f"cast parameters to {8 * self.width} bit", work)

@@ -13,7 +13,9 @@ from zerosim.strategies.partitioned import PartitionedOptimizer
 
 
 class Zero2(PartitionedOptimizer):
-    uniform = True
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
+        super().__init__(config, model, training, world_size)
+        self.uniform = not self.offloaded  # the last micro-step hands the sums over to the host
 
     @property
     def reductions(self) -> tuple[int, ...]:

@@ -1,270 +1,138 @@
-"""ZeRO stage 3: parameters live in shards; each module's are gathered before it runs and dropped after it.
+"""ZeRO stage 3: parameters, gradients and optimizer live in shards, on the GPU, in host memory or on NVMe.
 
-Source: DeepSpeed runtime/zero/stage3.py, partition_parameters.py, coalesced_collectives.py. Three lanes: compute, the
-all-gather lane with copies into and out of the gathered buffers, and (with `overlap_comm`) the reduction lane. Gathers
-and reduce-scatters share one communicator and go out in host order, so a large reduce-scatter delays the gathers
-behind it. The compute lane never waits for a reduction before the epilogue; the host does: at most two gathers and two
-reductions may be outstanding.
+Source: DeepSpeed runtime/zero/stage3.py. Three lanes: compute, the all-gather lane (stage3_parameters), and with
+`overlap_comm` the reduction lane (stage3_gradients). Gathers and reduce-scatters share one communicator and go out in
+host order, so a large reduce-scatter delays the gathers behind it. Here is the step: the optimizer goes sub-group by
+sub-group, in one loop of the host, wherever their states are; only reads and writes of NVMe may overlap it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import UNLIMITED, DeepSpeed
+from zerosim.spec.optimizers import optimizer as optimizer_called
+from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, GATHER, REDUCE, Slice, Step
+from zerosim.step import COMPUTE, HOST_STREAM, HostCalls, HostCompute, Pass, Step
 from zerosim.strategies.base import DATA_PARALLEL
-from zerosim.strategies.deepspeed import DeepSpeedProgram
-from zerosim.strategies.fetch import Plan, plan_fetches
-from zerosim.strategies.network import Event
+from zerosim.strategies.deepspeed import MASTER_BYTES, SCALE_BYTES
+from zerosim.strategies.placement import HostOptimizer
+from zerosim.strategies.stage3_gradients import ReducedGradients
+from zerosim.strategies.stage3_layout import SubGroup
+from zerosim.strategies.stage3_parameters import InFlight
+from zerosim.strategies.stage3_slices import GpuSlices, HostSlices
+from zerosim.strategies.swap_optimizer import OptimizerSwapper
+
+__all__ = ["InFlight", "Zero3", "write"]
 
 OVERFLOW_BYTES = 10  # an element: isinf and isnan over the gradient partition, and the sum of either
 OVERFLOW_SCRATCH = 2  # their boolean results
-OUTSTANDING = 2  # events a host list may hold before it blocks on the oldest (coordinator and stage3.py)
+NORM_SUM = 24  # bytes a tensor: its norm squared and added, a scalar of fp64 read twice and written
+TWIN_KERNELS = 10  # of torch's AdamW over one flat tensor
 
 
-class InFlight(NamedTuple):
-    """A gather on its way: its collective and the buffer it lands in."""
+class Zero3(ReducedGradients):
+    """One step; `uniform` where the boundary's micro-step hands nothing over."""
 
-    collective: int
-    buffer: int
-
-
-class Zero3(DeepSpeedProgram):
     uniform = True
 
     def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
         super().__init__(config, model, training, world_size)
-        self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
-        self.shards = tuple(-(-numel // world_size) for numel in self.network.numels)  # ceil; padding is per parameter
-        self.share = sum(s for s, t in zip(self.shards, self.network.trainable, strict=True) if t)
-        # On one rank a parameter is its shard (partition_parameters.py, NoGatherHandle): all stay, nothing is gathered.
-        zero = config.zero
-        if world_size == 1:
-            zero = replace(zero, param_persistence_threshold=UNLIMITED, model_persistence_threshold=UNLIMITED)
-        self.plan: Plan = plan_fetches(self.forward_events + self.backward_events, self.network.numels, zero)
-        self.persistent = sorted(self.plan.persistent) if world_size > 1 else []  # those that are gathered and kept
-        self.in_flight: dict[int, InFlight] = {}
-        self.full: dict[int, int] = {}  # buffer of each gathered parameter
-        self.visit = 0
-        self.post = 0
-        self.fetch_events: list[tuple[int, ...]] = []
-        self.reduce_events: list[tuple[int, ...]] = []
-        self.bucket: list[int] = []
-        self.bucket_elements = 0
-        self.loose: list[int] = []  # gradients of the bucket in their own memory: oversized, or nothing is contiguous
-
-    @property
-    def reductions(self) -> tuple[int, ...]:
-        return tuple(range(self.last_micro_batch + 1))
+        self.swapper = OptimizerSwapper(self.builder, config, self.layout)
+        self.offloaded = self.layout.placement.optimizer != "gpu"
+        self.uniform = not self.offloaded
+        self.slices = HostSlices(self, self.swapper) if self.offloaded else GpuSlices(self)
+        # What Twin-Flow steps with on the GPU, and in host memory where its sub-groups are swapped (`backup_optimizer`)
+        self.twin = optimizer_called("AdamW", torch_adam=True)
+        if self.swapper.groups or self.layout.swapped:
+            self.notes.append("copies between the GPU and swap buffers are pageable: CUDA does not know that memory")
 
     def prepare(self) -> None:
-        resident, w = self.builder.resident, self.width
-        resident("parameter shards", "parameters", float(w * sum(self.shards)))
-        resident("gradient partition", "gradients", float(self.held_width * self.share))
-        if self.zero.contiguous_gradients:
-            resident("gradient bucket", "buffers", float(w * self.zero.reduce_bucket_size))
-        self.optimizer_residents(self.share)
-        for p in self.persistent:
-            self.full[p] = resident("persistent parameter", "parameters", float(w * self.network.numels[p]))
+        super().prepare()
+        groups = self.layout.groups
+        on_gpu = sum(group.elements for group in groups if group.optimizer == "gpu")
+        if on_gpu:
+            self.optimizer_residents(on_gpu)
+        for group in groups:
+            if group.optimizer == "dram":
+                self._host_residents(group.elements)
+        if self.layout.placement.optimizer == "nvme":
+            self.swapper.residents()
 
-    def begin(self) -> None:
-        self.timer()
-        self.visit = self.post = 0
-        self.in_flight.clear()
+    def _host_residents(self, elements: int) -> None:
+        """Pageable: only gradients are pinned (stage3.py, _create_fp32_partitions)."""
+        resident, states = self.builder.resident, self.config.optimizer.state_bytes
+        resident("fp32 master parameters", "optimizer", float(MASTER_BYTES * elements), "dram")
+        if states:
+            resident("optimizer states", "optimizer", float(states * elements), "dram")
 
-    # --- parameters --------------------------------------------------------------------------------------------------
-
-    def before(self, event: Event) -> None:
-        """The pre-hook: gather what is missing, wait for what is used, gather ahead."""
-        visit = self.plan.visits[self.visit]
-        self.visit += 1
-        self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
-        for gather in visit.demanded:
-            self._gather(gather)
-        for gather in visit.collected:
-            self._collect(gather)
-        self.builder.wait(COMPUTE, GATHER)
-        for gather in visit.prefetched:
-            self._gather(gather)
-
-    def after(self, event: Event) -> None:
-        """The post-hook: drop what is not needed soon."""
-        released = self.plan.releases[self.post]
-        self.post += 1
-        self.builder.call(module_hooks=1, hook_parameters=len(event.node.parameters))
-        for parameter in released:
-            self.builder.release(self.full.pop(parameter), COMPUTE)
-
-    def _gather(self, gather: int) -> None:
-        """Copy my shards into place (when there are several) and start the all-gather."""
-        members = self.plan.gathers[gather]
-        shard = sum(self.shards[p] for p in members)
-        elements = shard * self.world_size
-        self.builder.call(hook_parameters=len(members))
-        several = len(members) > 1
-        name, category = ("gathered bucket", "buffers") if several else ("gathered parameter", "parameters")
-        buffer = self.builder.acquire(name, category, float(self.width * elements))
-        if several:
-            self.elementwise(GATHER, "copy shards to bucket", 2.0 * self.width * shard, len(members))
-        as_sum = several and self.zero.use_all_reduce_for_fetch_params
-        collective = self.builder.collective(
-            GATHER,
-            "all_reduce" if as_sum else "all_gather",
-            elements,
-            self.dtype,
-            DATA_PARALLEL,
-            name=self._gather_name(members),
-            asynchronous=True,
-        )
-        self.in_flight[gather] = InFlight(collective, buffer)
-
-    def _gather_name(self, members: tuple[int, ...]) -> str:
-        first = self.network.names[members[0]]
-        return f"all-gather {first}" + (f" and {len(members) - 1} more" if len(members) > 1 else "")
-
-    def _collect(self, gather: int) -> None:
-        """Make the gather available; at most OUTSTANDING collections stay unfinished behind the host."""
-        if len(self.fetch_events) > OUTSTANDING:
-            self.builder.block(self.fetch_events[-OUTSTANDING - 1])
-        if gather in self.in_flight:
-            self._land(gather, self.in_flight.pop(gather))
-        self.fetch_events.append(tuple(self.builder.tail(GATHER)))
-
-    def _land(self, gather: int, flight: InFlight) -> None:
-        """A single parameter is a view of its buffer; several are concatenated from the ranks' pieces."""
-        members = self.plan.gathers[gather]
-        self.builder.wait_for(GATHER, [flight.collective])
-        if len(members) == 1:
-            self.full[members[0]] = flight.buffer
-            return
-        elements = 0
-        for parameter in members:
-            numel = self.network.numels[parameter]
-            elements += numel
-            size = float(self.width * numel)
-            self.full[parameter] = self.builder.acquire("gathered parameter", "parameters", size)
-        if not self.zero.use_all_reduce_for_fetch_params:
-            self.elementwise(GATHER, "assemble parameters", 2.0 * self.width * elements, len(members))
-        else:
-            self.builder.launch(GATHER, "parameters are views", None)
-        self.builder.release(flight.buffer, GATHER)
-
-    # --- gradients ---------------------------------------------------------------------------------------------------
-
-    def gradient(self, parameter: int, buffer: int) -> None:
-        """Into the bucket, on the reduction lane; a gradient larger than the bucket stays where it is."""
-        numel, limit = self.network.numels[parameter], self.zero.reduce_bucket_size
-        self.builder.call(gradient_hooks=1)
-        if self.bucket and self.bucket_elements + numel > limit:
-            self._reduce()
-        self.builder.wait(self.lane, COMPUTE)
-        if self.bucket_elements + numel <= limit and self.zero.contiguous_gradients:
-            self.elementwise(self.lane, "copy gradient to bucket", 2.0 * self.width * numel)
-            self.builder.release(buffer, self.lane)
-        else:
-            self.loose.append(buffer)
-        self.bucket.append(parameter)
-        self.bucket_elements += numel
-
-    def _reduce(self) -> None:
-        """Interleave the ranks' chunks, divide, reduce-scatter, put my slices where they belong."""
-        members = sorted(self.bucket)
-        if len(self.reduce_events) > OUTSTANDING:
-            self.builder.block(self.reduce_events[-OUTSTANDING - 1])
-        if not self.zero.reduce_scatter and self.bucket_elements <= self.zero.reduce_bucket_size:
-            self._all_reduce(members)
-        else:
-            self._reduce_scatter(members)
-        shard = sum(self.shards[p] for p in members)
-        moved = self.width + self.held_width * (1 if self.micro_batch == 0 else 2)  # copy, or read, add and write
-        self.pass_over("keep my gradients", shard, moved, len(members), self.lane)
-        for buffer in self.loose:
-            self.builder.release(buffer, self.lane)
-        self.reduce_events.append(tuple(self.builder.tail(self.lane)))
-        self.loose.clear()
-        self.bucket.clear()
-        self.bucket_elements = 0
-
-    def _reduce_scatter(self, members: list[int]) -> None:
-        padded = self.world_size * sum(self.shards[p] for p in members)
-        copied = len(members) > 1 or padded != self.network.numels[members[0]]
-        temporary = (
-            self.builder.acquire("interleaved gradients", "buffers", float(self.width * padded)) if copied else None
-        )
-        passes = 2 if copied else 1
-        self.elementwise(
-            self.lane, "interleave and divide gradients", 2.0 * self.width * padded * passes, len(members) + 1
-        )
-        received = padded // self.world_size
-        self.reduce_on_wire(
-            self.lane, "reduce_scatter", padded, self._pieces(members), "reduce-scatter gradients", received
-        )
-        if temporary is not None:
-            self.builder.release_after(temporary, self.builder.next_op)
-
-    def _all_reduce(self, members: list[int]) -> None:
-        elements = self.bucket_elements
-        self.pass_over("divide gradients", elements, 2 * self.width, lane=self.lane)
-        self.reduce_on_wire(self.lane, "all_reduce", elements, self._pieces(members), "all-reduce gradients", elements)
-
-    def _pieces(self, members: list[int]) -> tuple[Slice, ...]:
-        return tuple(self.whole(p) for p in members)
-
-    def epilogue(self) -> None:
-        """Reduce the rest; the host waits for the reduction lane; modules without a post-hook are released."""
-        if self.bucket:
-            self._reduce()
-        self.builder.block(self.builder.tail(self.lane))
-        self.fetch_events.clear()  # compute waited for every collection, the reduction lane for compute
-        self.reduce_events.clear()
-        for parameter in self.plan.leftovers:
-            self.builder.release(self.full.pop(parameter), COMPUTE)
-
-    # --- the optimizer -----------------------------------------------------------------------------------------------
+    # --- the step ----------------------------------------------------------------------------------------------------
 
     def boundary(self) -> None:
-        largest = max(self.shards, default=0)
-        groups = self.sub_groups()
-        norm = "fp64" if self.zero.offload_optimizer.device == "none" else "fp32"  # the offloaded sum is kept in fp32
-        for parameter in self.persistent:
-            self.builder.release(self.full[parameter], COMPUTE)
+        self.release_persistent()
         if self.dtype == "fp16":
-            scanned = float(OVERFLOW_BYTES * self.share)
-            self.overflow_flag(self.lane, scanned, float(OVERFLOW_SCRATCH * self.share), len(groups))
-        for group in groups:
-            self.norm_kernels(sum(self.shards[p] for p in group), largest, len(group))
-            self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
-        for group in groups:
-            self.update(sum(self.shards[p] for p in group), tensors=len(group))
-        for parameter in self.persistent:
-            self._gather_persistent(parameter)
+            self._check_overflow()
+        for group in self.layout.groups:
+            self._norm(group)
+        for group in self.layout.groups:
+            self._step(group)
+        self.gather_persistent()
         self.builder.synchronize()
         self.timer()
 
-    def sub_groups(self) -> list[list[int]]:
-        """Registration order; one closes when the sum of its shards reaches `sub_group_size`."""
-        groups: list[list[int]] = [[]]
-        elements = 0
-        for parameter, trainable in enumerate(self.network.trainable):
-            if not trainable:
-                continue
-            groups[-1].append(parameter)
-            elements += self.shards[parameter]
-            if elements >= self.zero.sub_group_size:
-                groups.append([])
-                elements = 0
-        return [group for group in groups if group]
+    def _check_overflow(self) -> None:
+        share = self.layout.share
+        scanned, scratch = float(OVERFLOW_BYTES * share), float(OVERFLOW_SCRATCH * share)
+        if not self.offloaded:
+            self.overflow_flag(self.lane, scanned, scratch, len(self.layout.groups))
+            return
+        held = self.builder.acquire("overflow check", "optimizer", scratch, "dram")
+        self.builder.host_compute("overflow check", HostCompute("stream", share, scanned))
+        self.builder.release(held, HOST_STREAM)
+        self.builder.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
+        self.builder.read(COMPUTE)
 
-    def _gather_persistent(self, parameter: int) -> None:
-        """One all-gather each, nothing coalesced."""
-        self.builder.acquire_again(self.full[parameter])
-        elements = self.world_size * self.shards[parameter]
-        name = f"all-gather {self.network.names[parameter]}"
-        self.builder.collective(COMPUTE, "all_gather", elements, self.dtype, DATA_PARALLEL, name=name)
+    def _norm(self, group: SubGroup) -> None:
+        """On the GPU in fp64. Offloaded, the host sums what was taken during the backward, in fp32, and reads it twice:
+        its own and everyone's."""
+        tensors = len(group.parameters)
+        if self.offloaded:
+            work = Pass(float(NORM_SUM * tensors), "reduction", 2 * tensors)
+            self.builder.launch(COMPUTE, "sum of gradient norms", work, HostCalls(kernels=work.kernels))
+            self.builder.read(COMPUTE)
+        else:
+            largest = max((shard.elements for shard in self.layout.shards), default=0)
+            self.norm_kernels(group.elements, largest, tensors)
+        norm = "fp32" if self.offloaded else "fp64"
+        self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
+        if self.offloaded:
+            self.builder.read(COMPUTE)
+
+    def _step(self, group: SubGroup) -> None:
+        in_place = group.optimizer == self.layout.placement.parameters == "gpu"
+        if group.optimizer == "nvme":
+            self.swapper.swap_in(group)
+        if not self.offloaded:
+            self.update(group.elements, tensors=len(group.parameters), write=in_place)
+        elif group.optimizer == "gpu":
+            self._step_twin(group, in_place)
+        else:
+            config = replace(self.config, optimizer=self.twin) if group.twin else self.config
+            HostOptimizer(self.builder, config, self.width).update(group.elements, cast=False)
+        if not in_place:
+            self.store.renew(group)
+        if group.optimizer == "nvme":
+            self.swapper.swap_out(group)
+
+    def _step_twin(self, group: SubGroup, in_place: bool) -> None:
+        """A sub-group that Twin-Flow leaves on the GPU; its gradient is there in fp32."""
+        elements = group.elements
+        self.pass_over("scale gradients", elements, SCALE_BYTES)
+        work = Pass(float(self.twin.traffic_bytes * elements), "adam", TWIN_KERNELS)
+        self.builder.launch(COMPUTE, f"{self.twin.name} step", work, HostCalls(kernels=TWIN_KERNELS))
+        if in_place:
+            self.pass_over("write parameters", elements, MASTER_BYTES + self.width)
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:

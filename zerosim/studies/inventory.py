@@ -23,6 +23,7 @@ STRATEGIES = {  # key of `strategy` in a scenario, and what it does; a stage is 
     "deepspeed, stage 1": "optimizer states sharded over the GPUs",
     "deepspeed, stage 2": "optimizer states and gradients sharded",
     "deepspeed, stage 3": "optimizer states, gradients and parameters sharded",
+    "pipeline": "blocks spread over the GPUs, activations sent on; naive schedule: one stage works at a time",
 }
 
 

@@ -4,6 +4,9 @@ Rajbhandari et al. 2020, ZeRO §3.1 and §5: with Adam in mixed precision a para
 gradient and 12 of optimizer states (fp32 master, two moments); stages 1, 2, 3 divide the last, the last two, all of
 them by the ranks. Offload moves the optimizer states to DRAM and adds what DeepSpeed keeps there beside them; stage 0
 has no offload (DeepSpeed reads `offload_optimizer` on stages 1 to 3 only), so that its two lines are the same.
+
+Counted are states, of a step of one micro-batch. What is not: gradients that stage 2 accumulates in DRAM over several
+micro-steps (2 bytes more, of whole tensors), buffers of one parameter, pages that the allocator rounds up.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 WEIGHT, GRADIENT, OPTIMIZER = 2, 2, 12  # bytes a parameter
-# fp32 master 4, fp32 gradient 4, moments 8, 16-bit staging copy 2 (runtime/zero/stage_1_and_2.py, stage3.py)
+# fp32 master 4, fp32 gradient 4, moments 8; in 16 bits 2: on stages 1 and 2 the new parameters on their way to the GPU,
+# on stage 3 the gradient partition (DeepSpeed runtime/zero/stage_1_and_2.py, stage3.py). Four logs of stage 3 have
+# 18.17 with all else (bigscience-workshop/bigscience, experiments/gpt2-hf-ds).
 HOST_BYTES = 18
 
 

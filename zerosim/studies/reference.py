@@ -14,7 +14,7 @@ from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.loading import Schema, Seconds, Size, read, validated
 
-RUNGS = ("one GPU", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+RUNGS = ("one GPU", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload", "layer-wise")
 
 _Number = Annotated[float, Field(gt=0)]
 

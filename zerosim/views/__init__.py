@@ -4,10 +4,11 @@ Views are pure functions of a `Timeline`; they know no topology and no scenario,
 """
 
 from zerosim.views.breakdown import Breakdown, Communication, breakdown, communication
+from zerosim.views.choices import Choices
+from zerosim.views.contention import Loss, contention
 from zerosim.views.critical_path import Link, critical_path
 from zerosim.views.memory import Curve, Holding, TierMemory, memory
 from zerosim.views.phases import phases
-from zerosim.views.remedies import Choices
 from zerosim.views.stalls import Stall, stalls
 from zerosim.views.summary import Facts, Summary, summarize
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
@@ -20,6 +21,7 @@ __all__ = [
     "Facts",
     "Holding",
     "Link",
+    "Loss",
     "ResourceUse",
     "Stall",
     "Summary",
@@ -28,6 +30,7 @@ __all__ = [
     "breakdown",
     "collectives",
     "communication",
+    "contention",
     "critical_path",
     "memory",
     "phases",

@@ -50,7 +50,8 @@ class Activity(NamedTuple):
 def activity(timeline: Timeline) -> Activity:
     """The spans of the slowest class, sorted out by kind."""
     pairs: dict[Kind, list[tuple[float, float]]] = {}
-    for op, span in zip(timeline.step.ops, timeline.spans[timeline.slowest.name], strict=True):
+    slowest = timeline.slowest
+    for op, span in zip(timeline.program(slowest).ops, timeline.spans[slowest.name], strict=True):
         pairs.setdefault(kind_of(op), []).append((span.start, span.end))
     return Activity(timeline.makespan, *(_array(pairs.get(kind, [])) for kind in dict.fromkeys(_KINDS.values())))
 

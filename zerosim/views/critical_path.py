@@ -7,11 +7,11 @@ making anything that is not on the chain faster changes nothing, until the chain
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from zerosim.step import Op
-from zerosim.timeline import Span, Timeline
+from zerosim.timeline import Call, Span, Timeline
 
 
 class Link(NamedTuple):
@@ -42,16 +42,19 @@ def predecessors(ops: Sequence[Op]) -> list[int]:
 
 def _backward(timeline: Timeline) -> Iterator[Link]:
     """From the op that ends last to the start of the step."""
-    ops, before = timeline.step.ops, predecessors(timeline.step.ops)
+    before = [predecessors(step.ops) for step in timeline.steps]
+    programs = {rank_class.name: rank_class.program for rank_class in timeline.classes}
+    together = timeline.collectives() if len(timeline.classes) > 1 else {}
     name = timeline.slowest.name
-    number: int | None = _last_to_end(timeline.spans[name], range(len(ops)))
+    number: int | None = _last_to_end(timeline.spans[name], range(len(timeline.spans[name])))
     while number is not None:
         span = timeline.spans[name][number]
         yield Link(number, name, span.start, span.end, "work")
         reached = span.start
-        span = _last_to_arrive(timeline, span)
-        name, spans = span.rank_class, timeline.spans[span.rank_class]
-        blocker = _last_to_end(spans, (*ops[number].after, before[number]))
+        name, number = last_to_arrive(timeline, together, Call(name, number))
+        span, spans = timeline.spans[name][number], timeline.spans[name]
+        ops = timeline.steps[programs[name]].ops
+        blocker = _last_to_end(spans, (*ops[number].after, before[programs[name]][number]))
         if blocker is not None and spans[blocker].end >= span.issued:
             yield Link(number, name, spans[blocker].end, reached, "wait")
         else:
@@ -61,11 +64,12 @@ def _backward(timeline: Timeline) -> Iterator[Link]:
         number = blocker
 
 
-def _last_to_arrive(timeline: Timeline, span: Span) -> Span:
-    """The span of the same op in the class that the others waited for; itself where nobody waited."""
+def last_to_arrive(timeline: Timeline, together: Mapping[Call, Sequence[Call]], call: Call) -> Call:
+    """The call for which the others of a collective waited; itself where nobody waited. `together`: of the timeline."""
+    span = timeline.spans[call.rank_class][call.op]
     if span.ready >= span.start:
-        return span
-    return max((timeline.spans[other.name][span.op] for other in timeline.classes), key=lambda other: other.ready)
+        return call
+    return max(together.get(call, [call]), key=lambda other: timeline.spans[other.rank_class][other.op].ready)
 
 
 def _last_to_end(spans: Sequence[Span], numbers: Iterable[int]) -> int | None:

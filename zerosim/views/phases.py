@@ -23,10 +23,11 @@ class Cut(NamedTuple):
 
 def cuts(timeline: Timeline) -> tuple[Cut, ...]:
     """The blocks of the slowest class that take time, in order; the last one ends with the step."""
-    spans = timeline.spans[timeline.slowest.name]
+    slowest = timeline.slowest
+    spans = timeline.spans[slowest.name]
     found: list[Cut] = []
     reached = 0.0
-    for (phase, _), ops in groupby(timeline.step.ops, key=lambda op: (op.phase, op.micro_batch)):
+    for (phase, _), ops in groupby(timeline.program(slowest).ops, key=lambda op: (op.phase, op.micro_batch)):
         end = max(spans[op.number].end for op in ops)
         if end > reached:
             found.append(Cut(end, phase))

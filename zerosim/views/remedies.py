@@ -1,30 +1,18 @@
 """What would make a step fit: changes and the bytes each one saves, computed from what was held at the peak.
 
 A change is proposed only if its saving covers what is missing; where none does alone, the smallest combination of the
-largest savings is. The view knows no scenario, only the `Choices` that its maker tells it. Where these do not say
-that a state is sharded, the state's bytes per element of the model do.
+largest savings is, those that slow the step down by moving states elsewhere last. The view knows no scenario, only the
+`Choices` and `Surroundings` that it is told. Where these do not say that a state is sharded, its bytes per element do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from zerosim.units import show_count, show_share, show_size
-from zerosim.views.memory import GPU, TierMemory
-
-
-class Choices(NamedTuple):
-    """What the scenario has chosen that bears on memory. None: not known."""
-
-    checkpointing: bool = False
-    micro_batch: int | None = None  # sequences per GPU
-    stage: int | None = None  # of ZeRO; None for DDP too
-    ddp: bool = False
-    bucket_view: bool = False  # DDP's gradients live in its buckets
-    offloaded: frozenset[str] = frozenset()  # states in host memory: optimizer, parameters
-
+from zerosim.views.choices import Change, Choices, Surroundings
+from zerosim.views.memory import DRAM, GPU, TierMemory
+from zerosim.views.offload import back_to_host_memory, fp32_gradients, off_the_gpu, out_of_host_memory
 
 # Bytes per element of a state that is not sharded: Adam's two moments in fp32 (8; with a master copy 12), and a copy
 # of the gradients or parameters in 16 bits (2). Rajbhandari et al. 2020, ZeRO, section 3.1.
@@ -36,21 +24,14 @@ KEPT_WHEN_RECOMPUTED = 2 / 34
 BUCKET_BYTES = 2  # an element of a bucket in 16 bits
 SHARDED_BYTES = {"parameters": 2, "gradients": 2, "optimizer": 12}  # per element under DeepSpeed, as above
 DEFAULT_BUCKET = 500_000_000  # elements: DeepSpeed's reduce_bucket_size
+# page-locked blocks of more than 1 MiB as they are (torch, c10/core/AllocatorConfig)
+NO_ROUNDING = "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:1"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Something the user can do, and the bytes it saves at the peak."""
-
-    what: str
-    saves: float
-    acts_on: frozenset[str]  # parts; two changes of one part do not add up
-
-
-def remedy(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> str:
-    """What to do when `tier` overflows; `elements` are the model's trainable parameters, 0 if unknown."""
+def remedy(tier: TierMemory, around: Surroundings, choices: Choices) -> str:
+    """What to do when `tier` overflows."""
     excess = tier.excess
-    changes = _changes(tier, elements, world_size, choices)
+    changes = _changes(tier, around, choices)
     enough = [change for change in changes if change.saves >= excess]
     if enough:
         return f"{'Any of: ' if len(enough) > 1 else ''}{_shown(enough)}."
@@ -72,29 +53,28 @@ def _together(changes: Sequence[Change], excess: float) -> list[Change]:
 
 
 def _shown(changes: Sequence[Change]) -> str:
-    return "; ".join(f"{change.what} (saves about {show_size(change.saves)}{_untried(change)})" for change in changes)
-
-
-def _untried(change: Change) -> str:
-    return ", offload is not simulated yet" if "in host memory" in change.what else ""
+    return "; ".join(
+        f"{change.what} (saves about {show_size(change.saves)}{f', {change.costs}' if change.costs else ''})"
+        for change in changes
+    )
 
 
 def _more(tier: str) -> str:
     return "GPUs with more memory" if tier == GPU else f"nodes with more {tier}"
 
 
-def _changes(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> list[Change]:
-    """Those that save something: first what can be simulated, the largest saving first."""
+def _changes(tier: TierMemory, around: Surroundings, choices: Choices) -> list[Change]:
+    """Those that save something: first what costs nothing elsewhere, the largest saving first."""
     if tier.tier == GPU:
         found = [
             *_on_activations(tier, choices),
-            *_on_states(tier, elements, world_size, choices),
+            *_on_states(tier, around, choices),
             *_on_buffers(tier, choices),
         ]
     else:
-        found = _on_host(tier)
+        found = [*_on_host(tier, around, choices)]
     useful = (change for change in found if change.saves > 0)
-    return sorted(useful, key=lambda change: (bool(_untried(change)), -change.saves))
+    return sorted(useful, key=lambda change: (bool(change.costs), -change.saves))
 
 
 def _on_activations(tier: TierMemory, choices: Choices) -> Iterator[Change]:
@@ -110,9 +90,13 @@ def _on_activations(tier: TierMemory, choices: Choices) -> Iterator[Change]:
         yield Change(f"micro-batch {size}", held * (1 - size / choices.micro_batch), part)
 
 
-def _on_states(tier: TierMemory, elements: int, world_size: int, choices: Choices) -> Iterator[Change]:
+def _on_states(tier: TierMemory, around: Surroundings, choices: Choices) -> Iterator[Change]:
+    elements, world_size = around.elements, around.world_size
     if choices.ddp:
         yield from _from_ddp(tier, elements, world_size)
+        return
+    if choices.pipeline:
+        yield Change("twice as many stages", sum(tier.parts[s] for s in WHOLE) / 2, frozenset(WHOLE))
         return
     if choices.stage is None:
         sharded = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
@@ -120,10 +104,7 @@ def _on_states(tier: TierMemory, elements: int, world_size: int, choices: Choice
         sharded = {s for s, stage in STAGE.items() if stage <= choices.stage}
     yield from _stages(tier, 1 - 1 / world_size, sharded)
     yield Change("twice as many GPUs", sum(tier.parts[s] for s in sharded) / 2, frozenset(sharded))
-    if "optimizer" not in choices.offloaded and choices.stage != 0:  # DeepSpeed offloads what it partitions
-        yield Change("the optimizer in host memory", tier.parts["optimizer"], frozenset({"optimizer"}))
-    if "parameters" not in choices.offloaded and choices.stage == STAGE["parameters"]:
-        yield Change("the parameters in host memory", tier.parts["parameters"], frozenset({"parameters"}))
+    yield from off_the_gpu(tier, around, choices)
 
 
 def _from_ddp(tier: TierMemory, elements: int, world_size: int) -> Iterator[Change]:
@@ -156,10 +137,19 @@ def _on_buffers(tier: TierMemory, choices: Choices) -> Iterator[Change]:
         yield Change(f"smaller buckets, by {elements} elements over all of them or {share}", cut, part)
 
 
-def _on_host(tier: TierMemory) -> list[Change]:
-    held = sum(tier.parts[state] for state in WHOLE)
-    found = [Change("twice as many nodes", held / 2, frozenset(WHOLE))]
-    if tier.tier != "nvme":
-        found.append(Change("the optimizer on NVMe", tier.parts["optimizer"], frozenset({"optimizer"})))
-        found.append(Change("the parameters on NVMe", tier.parts["parameters"], frozenset({"parameters"})))
-    return found
+def _on_host(tier: TierMemory, around: Surroundings, choices: Choices) -> Iterator[Change]:
+    """Host memory and drives, both of a node."""
+    states = frozenset(WHOLE)
+    if choices.stage:
+        yield Change("twice as many nodes", sum(tier.parts[state] for state in states) / 2, states)
+    if tier.tier != DRAM:
+        yield from back_to_host_memory(tier, around, choices)
+        return
+    if choices.accumulation > 1 and choices.stage == 2:  # sums of 16 bits beside the fp32 gradients
+        sums = tier.parts["gradients"] - fp32_gradients(around, pinned="optimizer" in choices.pinned)
+        yield Change("gradient_accumulation_steps 1", sums, frozenset({"gradients"}))
+    yield Change(f"{NO_ROUNDING} where torch knows it", tier.rounding, frozenset(tier.parts))
+    if choices.pinned:
+        slower = "its copies become slower and the host waits for each"
+        yield Change("pin_memory false", tier.rounding, frozenset(tier.parts), slower)
+    yield from out_of_host_memory(tier, around, choices)

@@ -1,23 +1,24 @@
 """Why the GPU did not compute: every instant without a compute kernel, under the one cause that held it up.
 
-A gap ends with a compute op; what this op was waiting for, directly or through others, is the cause. In flight: a
+A gap ends with a compute op; what this op was waiting for, directly or through others, is the cause. So is what the
+host was blocked by before it issued the op: a copy from pageable memory, a drive, work of the CPU. In flight: a
 collective (the cause is its kind), a copy (`transfer`), CPU work (`host_compute`), in this order, so that the causes
 sum to the parts of `breakdown`. With nothing in flight: `wait_for_rank` (a collective waits for the class that arrives
-last), `host` (the host had not yet issued the next op: launch-bound, or it was blocked), or `idle`.
+last), `host` (the host is still busy with issuing the next op), or `idle`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from zerosim.step import Collective, Op, Phase
-from zerosim.timeline import Span, Timeline
+from zerosim.timeline import Call, Span, Timeline
 from zerosim.views.activity import Activity, activity, kind_of
-from zerosim.views.critical_path import predecessors
+from zerosim.views.critical_path import last_to_arrive, predecessors
 from zerosim.views.intervals import Intervals, difference
 from zerosim.views.phases import cuts
 
@@ -37,9 +38,11 @@ class Stall:
 
 
 class _Scene(NamedTuple):
-    """The program and when it ran in the slowest class; `timeline` for the other classes."""
+    """The program and when it ran in the slowest class; `timeline` for the other classes, met in collectives."""
 
     timeline: Timeline
+    together: Mapping[Call, Sequence[Call]]
+    name: str
     ops: Sequence[Op]
     spans: Sequence[Span]
 
@@ -79,7 +82,10 @@ class _Flight:
 def stalls(timeline: Timeline, seen: Activity | None = None) -> tuple[Stall, ...]:
     """Largest first; they sum to the step without its compute. `seen`: the activity, if it is at hand."""
     seconds: defaultdict[tuple[_Reason, Phase], float] = defaultdict(float)
-    scene = _Scene(timeline, timeline.step.ops, timeline.spans[timeline.slowest.name])
+    slowest = timeline.slowest
+    together = timeline.collectives() if len(timeline.classes) > 1 else {}
+    ops, spans = timeline.program(slowest).ops, timeline.spans[slowest.name]
+    scene = _Scene(timeline, together, slowest.name, ops, spans)
     phases = cuts(timeline)
     ends = [cut.end for cut in phases]
     seen = seen or activity(timeline)
@@ -116,8 +122,10 @@ def _gaps(scene: _Scene, idle: Intervals) -> Iterator[_Gap]:
 
 
 def _chain(scene: _Scene, before: Sequence[int], head: int, since: float) -> frozenset[int]:
-    """`head` and every op it waits for, directly or not, that had not ended at `since`."""
-    found, unfollowed = {head}, [head]
+    """`head` and every op it waits for, directly or not, that had not ended at `since`; the host waits for it, too."""
+    blocking = (other for other in _blocking(scene, head, since) if scene.spans[other].end > since)
+    found = {head, *blocking}
+    unfollowed = list(found)
     while unfollowed:
         number = unfollowed.pop()
         for other in (*scene.ops[number].after, before[number]):
@@ -125,6 +133,14 @@ def _chain(scene: _Scene, before: Sequence[int], head: int, since: float) -> fro
                 found.add(other)
                 unfollowed.append(other)
     return frozenset(found)
+
+
+def _blocking(scene: _Scene, head: int, since: float) -> Iterator[int]:
+    """What the host waited for from `since` on until it had issued `head`."""
+    for number in range(head, -1, -1):
+        if scene.spans[number].issued <= since:
+            return
+        yield from scene.ops[number].host_waits
 
 
 def _explained(scene: _Scene, gaps: Iterable[_Gap], ends: Sequence[float]) -> Iterator[tuple[float, float, _Reason]]:
@@ -169,7 +185,7 @@ def _reasons(
         number = _awaited(active, gap)
         yield start, end, _Reason(_cause(scene.ops[number]), scene.spans[number].bottleneck)
     elif flight.waiting:
-        yield start, end, _Reason(WAIT_FOR_RANK, _last_to_arrive(scene.timeline, _awaited(flight.waiting, gap)))
+        yield start, end, _Reason(WAIT_FOR_RANK, _last_to_arrive(scene, _awaited(flight.waiting, gap)))
     else:
         launched = min(max(_next_issue(scene.spans, gap, end), start), end)
         yield start, launched, _Reason(HOST, HOST)
@@ -186,9 +202,9 @@ def _awaited(candidates: Iterable[int], gap: _Gap) -> int:
     return next((number for number in numbers if number in gap.awaited), numbers[0])
 
 
-def _last_to_arrive(timeline: Timeline, number: int) -> str:
+def _last_to_arrive(scene: _Scene, number: int) -> str:
     """The class that keeps the others waiting at this collective."""
-    return max(timeline.classes, key=lambda rank_class: timeline.spans[rank_class.name][number].ready).name
+    return last_to_arrive(scene.timeline, scene.together, Call(scene.name, number)).rank_class
 
 
 def _next_issue(spans: Sequence[Span], gap: _Gap, time: float) -> float:

@@ -15,11 +15,13 @@ from zerosim.step import Collective, Phase
 from zerosim.timeline import Timeline
 from zerosim.views.activity import activity
 from zerosim.views.breakdown import Breakdown, Communication, breakdown, communication
-from zerosim.views.findings import memory_findings, time_findings
+from zerosim.views.choices import Choices
+from zerosim.views.contention import Loss, contention
 from zerosim.views.memory import Holding, TierMemory, memory
+from zerosim.views.memory_findings import memory_findings
 from zerosim.views.phases import phases
-from zerosim.views.remedies import Choices
 from zerosim.views.stalls import Stall, stalls
+from zerosim.views.time_findings import Seen, time_findings
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
 
 HOLDINGS_SHOWN = 8
@@ -63,6 +65,7 @@ class PeakAt:
 @dataclass(frozen=True, slots=True)
 class TierUse:
     """A tier at its peak; the parts sum to `peak_bytes`. `reserved_bytes`: with the allocator's cache (GPU only).
+    `rounding_bytes` of the peak hold nothing: page-locked blocks are powers of two.
 
     `allocated_bytes` is the peak of what the program held, without overhead: PyTorch's `max_memory_allocated`;
     `busy_bytes` the peak of what could not be reused yet, with overhead: more where the host runs far ahead.
@@ -82,6 +85,7 @@ class TierUse:
     reserved_bytes: float | None
     allocator_flushes: int
     held: tuple[Holding, ...]
+    rounding_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class Summary:
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]
     classes: tuple[ClassSummary, ...]
+    contention: tuple[Loss, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and text."""
@@ -155,11 +160,12 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
         resources=resources,
         findings=(
             *facts.findings,
-            *memory_findings(timeline, tiers, facts.world_size, facts.choices),
-            *time_findings(parts, waits, resources, volumes, seconds),
+            *memory_findings(timeline, tiers, facts.world_size, facts.ranks_per_node, facts.choices),
+            *time_findings(timeline, Seen(parts, waits, resources, volumes), facts.choices),
         ),
-        assumptions=(*facts.assumptions, *timeline.step.notes),
+        assumptions=tuple(dict.fromkeys((*facts.assumptions, *(note for s in timeline.steps for note in s.notes)))),
         classes=tuple(_classes(timeline)),
+        contention=contention(timeline),
     )
 
 
@@ -173,6 +179,7 @@ def _tier_use(timeline: Timeline, tier: TierMemory) -> TierUse:
         reserved_bytes=tier.reserve.curve.peak if tier.reserve else None,
         allocator_flushes=tier.reserve.flushes if tier.reserve else 0,
         held=tier.held[:HOLDINGS_SHOWN],
+        rounding_bytes=tier.rounding,
         **{f"{category}_bytes": size for category, size in tier.parts.items()},
     )
 
@@ -180,15 +187,15 @@ def _tier_use(timeline: Timeline, tier: TierMemory) -> TierUse:
 def _peak_at(timeline: Timeline, tier: TierMemory) -> PeakAt:
     if tier.peak_op is None:
         return PeakAt(tier.peak_seconds, "", "forward", 0, None)
-    op = timeline.step.ops[tier.peak_op]
+    op = timeline.program(tier.rank_class).ops[tier.peak_op]
     return PeakAt(tier.peak_seconds, op.name, op.phase, op.micro_batch, op.layer)
 
 
 def _classes(timeline: Timeline) -> Iterator[ClassSummary]:
-    collective = [op.number for op in timeline.step.ops if isinstance(op.work, Collective)]
-    for name, ranks, _ in timeline.classes:
+    collective = [[op.number for op in step.ops if isinstance(op.work, Collective)] for step in timeline.steps]
+    for name, ranks, program in timeline.classes:
         spans = timeline.spans[name]
-        waited = sum(spans[number].start - spans[number].ready for number in collective)
+        waited = sum(spans[number].start - spans[number].ready for number in collective[program])
         yield ClassSummary(name, len(ranks), ranks[0], max((span.end for span in spans), default=0.0), waited)
 
 

@@ -1,8 +1,9 @@
 """What was moved and how busy each resource was: totals over all flows that were carried.
 
-Every class names its own resources, so the flows of all classes are summed; a collective is one flow for all of them,
-and the demand of the first class carries it. `busy_seconds` is how long a resource would be busy with its uses alone,
-amount / (rate × efficiency); what a flow merely holds (the SMs of a collective) is not counted: it does no work there.
+Every class names its own resources, so the flows of all classes are summed; a collective is one flow for all that take
+part in it, and the demand of the first of them carries it. `busy_seconds` is how long a resource would be busy with its
+uses alone, amount / (rate × efficiency); what a flow merely holds (the SMs of a collective) is not counted: it does no
+work there.
 """
 
 from __future__ import annotations
@@ -58,10 +59,11 @@ def utilization(timeline: Timeline) -> dict[str, ResourceUse]:
 
 def _carried(timeline: Timeline) -> Iterator[tuple[Demand, int]]:
     """Each demand and how many flows had it. Equal ops share one `Demand` object, so counting by identity is enough."""
-    together = {op.number for op in timeline.step.ops if isinstance(op.work, Collective)}
-    for place, rank_class in enumerate(timeline.classes):
-        demands = timeline.demands[rank_class.name]
-        own = demands if place == 0 else [each for number, each in enumerate(demands) if number not in together]
+    together = timeline.collectives() if len(timeline.classes) > 1 else {}
+    carried = {call for call, others in together.items() if call != others[0]}  # by another class
+    for rank_class in timeline.classes:
+        name, demands = rank_class.name, timeline.demands[rank_class.name]
+        own = [each for number, each in enumerate(demands) if (name, number) not in carried] if carried else demands
         by_identity = {id(demand): demand for demand in own}
         yield from ((by_identity[key], times) for key, times in Counter(map(id, own)).items())
 

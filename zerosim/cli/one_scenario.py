@@ -1,0 +1,222 @@
+"""The verbs that ask about scenarios: run, compare, ladder, ops. Each plays or reads, and prints one answer.
+
+Files are written before an answer is printed, so that a path that cannot be written leaves standard output empty.
+Libraries are imported inside the verbs: `--help` loads none.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
+from zerosim.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from zerosim.scenario import Scenario
+    from zerosim.simulation import Simulation
+
+STEPS = click.IntRange(1, 1_000_000_000)
+
+
+def _scenario(path: str, changes: tuple[str, ...]) -> Scenario:
+    from zerosim.scenario import load
+
+    return load(path, changes)
+
+
+@click.command(cls=Verb)
+@click.argument("scenario")
+@changes_option
+@json_option
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="Write a Perfetto / HTA trace: .json, .json.gz, or a folder (a file for each class of equal ranks).",
+)
+@click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
+@click.option("--strict", is_flag=True, help="Exit with 3 if it does not fit in memory.")
+@click.option("--save-cost", is_flag=True, help="Add what it costs to save and to load checkpoints.")
+@click.option(
+    "--save-rate", metavar="RATE", help="Save to a file system of all nodes, e.g. 2 GB/s; else to the drives."
+)
+@click.option(
+    "--save-every", type=STEPS, default=500, metavar="STEPS", help="Steps between checkpoints; 500 by default."
+)
+def run(
+    scenario: str,
+    changes: tuple[str, ...],
+    as_json: bool,
+    trace: str | None,
+    svg: str | None,
+    strict: bool,
+    save_cost: bool,
+    save_rate: str | None,
+    save_every: int,
+) -> None:
+    """Play one step: how long, how much memory, what is exposed, why."""
+    from zerosim.report import bars, text
+    from zerosim.report.saving import render_saving
+    from zerosim.simulation import simulate
+
+    asked = _scenario(scenario, changes)
+    timeline = simulate(asked)
+    summary = timeline.summary()
+    if trace is not None:
+        from zerosim.report import trace as chrome
+
+        for path in chrome.write(timeline, trace):
+            click.echo(f"trace written to {path}", err=True)
+    if svg is not None:
+        from zerosim.report import files
+        from zerosim.report import svg as picture
+
+        files.write_text(Path(svg), picture.render(timeline, title=asked.title))
+        click.echo(f"picture written to {svg}", err=True)
+    saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
+    if as_json:
+        print_json(summary.as_json() | ({} if saving is None else {"saving": saving}))
+    else:
+        below = "" if saving is None else render_saving(saving, width())
+        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
+    if strict and not summary.fits:
+        sys.exit(DOES_NOT_FIT)
+
+
+def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
+    from zerosim.studies.saving import saving_cost
+    from zerosim.units import UnitError, parse_rate
+
+    try:
+        shared = None if rate is None else parse_rate(rate)
+    except UnitError as error:
+        raise InputError([Problem("--save-rate", "", f'"{error.found}"', error.expected, error.nearest)]) from None
+    if shared is not None and not 0 < shared < math.inf:
+        raise InputError([Problem("--save-rate", "", f'"{rate}"', "a rate above 0")])
+    return saving_cost(played, shared, every).as_json()
+
+
+@click.command(cls=Verb)
+@click.argument("scenarios", nargs=-1, required=True)
+@changes_option
+@json_option
+def compare(scenarios: tuple[str, ...], changes: tuple[str, ...], as_json: bool) -> None:
+    """Play several scenarios side by side; the first is the baseline."""
+    from zerosim.report import text
+    from zerosim.simulation import simulate
+
+    if len(scenarios) < 2:
+        raise InputError([Problem("compare", "", "one scenario", "two or more")])
+    summaries = [simulate(asked).summary() for asked in _all_scenarios(scenarios, changes)]
+    if as_json:
+        print_json([summary.as_json() for summary in summaries])
+    else:
+        print_text(text.render_comparison(summaries, width()))
+
+
+def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:
+    """All are read before the first is played, and what is wrong in any of them is told at once."""
+    asked: list[Scenario] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            asked.append(_scenario(path, changes))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(dict.fromkeys(problems))
+    return asked
+
+
+@click.command(cls=Verb)
+@click.argument("scenario")
+@changes_option
+@json_option
+@click.option("--reference", metavar="FILE", help="Measured values by rung (YAML), shown with the deviation from them.")
+@click.option(
+    "--with", "others", multiple=True, metavar="FILE", help="A scenario that stands for its rung. Repeatable."
+)
+@click.option("--tiers", is_flag=True, help="Instead: the same step with its states in HBM, DRAM, NVMe.")
+@click.option("--accumulation", metavar="N,...", help="With --tiers: the curve over gradient accumulation steps.")
+@click.option("--micro-batch", metavar="N,...", help="With --tiers: the curve over micro-batch sizes.")
+def ladder(
+    scenario: str,
+    changes: tuple[str, ...],
+    as_json: bool,
+    reference: str | None,
+    others: tuple[str, ...],
+    tiers: bool,
+    accumulation: str | None,
+    micro_batch: str | None,
+) -> None:
+    """Climb from one GPU over DDP to ZeRO-3 and offload: what fits."""
+    curve = {
+        "--accumulation": _counts("--accumulation", accumulation),
+        "--micro-batch": _counts("--micro-batch", micro_batch),
+    }
+    if tiers or any(curve.values()):
+        if others or reference is not None:
+            raise InputError([Problem("--tiers", "", "--with or --reference beside it", "one or the other")])
+        _ladder_of_tiers(_scenario(scenario, changes), as_json, *curve.values())
+    else:
+        _ladder_of_strategies(scenario, changes, as_json, reference, others)
+
+
+def _ladder_of_strategies(
+    scenario: str, changes: tuple[str, ...], as_json: bool, reference: str | None, others: tuple[str, ...]
+) -> None:
+    from zerosim.report.ladder import render_ladder
+    from zerosim.studies.ladder import ladder as climb
+    from zerosim.studies.reference import read_reference
+
+    measured = read_reference(reference) if reference is not None else {}
+    first, *given = _all_scenarios((scenario, *others), changes)
+    rows = [rung.as_json() for rung in climb(first, given)]
+    if as_json:
+        beside = [{"measured": measured[row["rung"]]} if row["rung"] in measured else {} for row in rows]
+        print_json([row | more for row, more in zip(rows, beside, strict=True)])
+    else:
+        print_text(render_ladder(rows, measured, width()))
+
+
+def _ladder_of_tiers(asked: Scenario, as_json: bool, accumulations: list[int], micro_batches: list[int]) -> None:
+    from zerosim.report.tiers import render_amortised, render_tiers
+    from zerosim.studies import tiers as study
+
+    rows = [rung.as_json() for rung in study.tiers(asked)]
+    curve = accumulations or micro_batches
+    points = [point.as_json() for point in study.amortised(asked, accumulations, micro_batches)] if curve else []
+    if as_json:
+        print_json({"tiers": rows, "amortised": points})
+    else:
+        print_text(render_tiers(rows, width()) + (f"\n{render_amortised(points)}" if points else ""))
+
+
+def _counts(option: str, text: str | None) -> list[int]:
+    """Numbers from 1, set apart by commas."""
+    parts = [] if text is None else [part.strip() for part in text.split(",")]
+    wrong = [part for part in parts if not part.isdecimal() or int(part) < 1]
+    if wrong:
+        raise InputError([Problem(option, "", f'"{part}"', "whole numbers from 1, such as 1,4,16") for part in wrong])
+    return [int(part) for part in parts]
+
+
+@click.command(cls=Verb)
+@click.argument("scenario")
+@changes_option
+@json_option
+def ops(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Print the step's program, op by op, without playing it."""
+    from zerosim.report import ops as listing
+    from zerosim.strategies import build
+
+    asked = _scenario(scenario, changes)
+    steps = build(asked.strategy, asked.model, asked.training, asked.world_size)
+    if as_json:
+        print_json(listing.rows(steps))
+    else:
+        print_text(listing.render(steps, width() if sys.stdout.isatty() else None))

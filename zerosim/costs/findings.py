@@ -1,0 +1,152 @@
+"""What the way in which processes are started, and what drives can keep up, make of a step: told with its cost.
+
+Each finding compares the step's own work on this machine with the same work after the remedy, both as if they ran
+alone. Nothing is judged that the user did not choose: a step without work on the CPU hears nothing of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from zerosim.costs import processor
+from zerosim.costs.machine import Machine
+from zerosim.costs.site import Site
+from zerosim.costs.sockets import Crossing, Home, Seating
+from zerosim.costs.transfers import transfer
+from zerosim.errors import Finding
+from zerosim.resources import RankClass, Supply
+from zerosim.spec.launch import Launch
+from zerosim.step import HostCompute, Transfer, Work
+from zerosim.units import show_seconds, show_size
+
+WORTH_TELLING = 1.05  # by how much something takes longer before it is told; a choice
+
+
+class Load(NamedTuple):
+    """What one class of ranks does in a step: each work, and how often."""
+
+    ranks: RankClass
+    site: Site
+    works: Mapping[Work, int]
+
+
+class _Delay(NamedTuple):
+    """Seconds of a step's work as it is, and after the remedy."""
+
+    load: Load
+    now: float
+    then: float
+
+    @property
+    def told(self) -> str:
+        return f"takes {show_seconds(self.now)} instead of {show_seconds(self.then)}"
+
+
+def findings(loads: Sequence[Load], machine: Machine, launch: Launch, supply: Supply) -> tuple[Finding, ...]:
+    """At most one of each code: that of the ranks that lose most."""
+    return (*_threads(loads, machine, launch), *_far(loads, supply), *_caches(loads))
+
+
+def _worst(delays: Sequence[_Delay]) -> _Delay | None:
+    worst = max(delays, key=lambda delay: delay.now - delay.then, default=None)
+    return worst if worst and worst.now > WORTH_TELLING * worst.then else None
+
+
+# --- threads and cores ---------------------------------------------------------------------------------------------
+
+
+def _threads(loads: Sequence[Load], machine: Machine, launch: Launch) -> Iterator[Finding]:
+    """More threads than cores, so few that they cannot move what memory gives, or memory that is half remote."""
+    better = _better(launch, loads[0].site)
+    seating = Seating.of(machine, better)
+    delays = []
+    for load in loads:
+        home, other = load.site.home, seating.seat(load.site.rank).home
+        works = {work: times for work, times in load.works.items() if isinstance(work, HostCompute)}
+        if works and home and other and home.cores:
+            delays.append(_Delay(load, processor.seconds(works, home), processor.seconds(works, other)))
+    worst = _worst(delays)
+    if worst and worst.load.site.home:
+        yield _of_threads(worst, worst.load.site.home, worst.load.site.local, better)
+
+
+def _better(launch: Launch, site: Site) -> Launch:
+    """As many threads as there are cores: by DeepSpeed's launcher bound to them, else by the variable."""
+    if launch.launcher == "deepspeed":
+        return Launch(bind_cores_to_rank=True)
+    cores = site.home.cores if site.home else 0
+    return replace(launch, omp_num_threads=max(1, cores // site.local))
+
+
+def _of_threads(delay: _Delay, home: Home, ranks: int, better: Launch) -> Finding:
+    each = "one thread" if home.threads == 1 else f"{home.threads} threads"
+    used = home.threads * home.ranks
+    if home.crowded:
+        code, how = "cpu-oversubscribed", f"{ranks} ranks of a node compute with {each} each on its {home.cores} cores"
+    elif used < home.cores:
+        code, how = "cpu-threads", f"Each rank computes with {each}: {used} of {home.cores} cores"
+    else:
+        code, how = "cpu-unbound", "The ranks' threads and memory lie on all sockets"
+    message = f"{how}. The CPU's work of a step takes {show_seconds(delay.now)} instead of {show_seconds(delay.then)}."
+    return Finding(code, "warning", message, _remedy(better))
+
+
+def _remedy(better: Launch) -> str:
+    if better.bind_cores_to_rank:
+        return (
+            "Set launch.bind_cores_to_rank (deepspeed --bind_cores_to_rank): own cores and near memory for each rank."
+        )
+    return f"Set launch.omp_num_threads to {better.omp_num_threads} (OMP_NUM_THREADS)."
+
+
+# --- sockets and drives --------------------------------------------------------------------------------------------
+
+
+def _far(loads: Sequence[Load], supply: Supply) -> Iterator[Finding]:
+    """Ranks bound to another socket than their GPU's: their copies cross the link between the sockets."""
+    delays = [
+        _Delay(load, _copies(load, load.site, supply), _copies(load, replace(load.site, crossing=Crossing()), supply))
+        for load in loads
+        if load.site.far
+    ]
+    worst = _worst(delays)
+    if worst:
+        count = sum(len(delay.load.ranks.ranks) for delay in delays)
+        yield Finding(
+            code="remote-socket",
+            severity="warning",
+            message=(
+                f"{count} ranks are bound to another socket than that of their GPU: copying over the link between "
+                f"the sockets {worst.told} in a step."
+            ),
+            remedy="Order the GPUs by socket, as the ranks' cores are (CUDA_VISIBLE_DEVICES).",
+        )
+
+
+def _copies(load: Load, site: Site, supply: Supply) -> float:
+    """Seconds of the copies between GPU and host memory, one after the other."""
+    return sum(
+        times * transfer(work, site).alone(supply)
+        for work, times in load.works.items()
+        if isinstance(work, Transfer) and {work.source, work.target} == {"gpu", "dram"}
+    )
+
+
+def _caches(loads: Sequence[Load]) -> Iterator[Finding]:
+    """Drives that cannot keep up the rate at which they take the first bytes."""
+    for load in loads:
+        written, drives = load.site.written, load.site.drives
+        if drives and written and drives.sustained < drives.write:
+            least = written / (drives.sustained * drives.striped)
+            yield Finding(
+                code="drive-cache",
+                severity="note" if written <= drives.cache else "warning",
+                message=(
+                    f"A step writes {show_size(written)} to the drives of a node, whose caches take "
+                    f"{show_size(drives.cache)}. Once these are full no step is shorter than {show_seconds(least)}."
+                ),
+                remedy="Drives that keep up their rate of writing, or more of them.",
+            )
+            return

@@ -1,0 +1,76 @@
+"""The `training` section of a scenario: its keys, what is taken where it is silent, choices that mean less than said.
+
+Some of its keys may stand in the DeepSpeed file instead (`SHARED`); where they meet is the business of `scenario_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from zerosim.errors import Finding
+from zerosim.spec.document import Document
+from zerosim.spec.loading import Schema, Whole, validated
+from zerosim.spec.training import AttentionKernel, CheckpointFunction, Checkpointing, Kernels, Precision, Training
+
+_Positive = Annotated[Whole, Field(ge=1)]
+_Tokens = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
+_Sequences = Annotated[Whole, Field(ge=1, le=1_000_000)]
+DEFAULTS: Mapping[str, Any] = {"micro_batch_size": 1, "gradient_accumulation_steps": 1, "precision": "bf16"}
+SHARED = tuple(DEFAULTS)  # may stand in the DeepSpeed file too
+
+
+class TrainingSchema(Schema):
+    """The section; None where it may come from the DeepSpeed file."""
+
+    sequence_length: _Tokens
+    micro_batch_size: _Sequences | None = None
+    gradient_accumulation_steps: _Positive | None = None
+    precision: Precision | None = None
+    activation_checkpointing: Checkpointing = "none"
+    attention: AttentionKernel = "flash"
+    kernels: Kernels = "eager"
+    reentrant: bool = False
+    checkpoint_function: CheckpointFunction = "torch"
+
+
+def read_training(document: Document) -> TrainingSchema:
+    """The section of a scenario."""
+    return validated(document.below("training"), TrainingSchema)
+
+
+def own_values(settings: TrainingSchema) -> dict[str, Any]:
+    """What only `training` says; DeepSpeed's `checkpoint` is reentrant (activation_checkpointing/checkpointing.py)."""
+    values = settings.model_dump(exclude=set(SHARED))
+    if settings.checkpoint_function == "deepspeed" and "reentrant" not in settings.model_fields_set:
+        values["reentrant"] = True
+    return values
+
+
+def taken(settings: TrainingSchema, training: Training, shared: bool) -> str:
+    """What was taken where the section is silent, also in keys that are `shared`; "" where it is not."""
+    names = [name for name in TrainingSchema.model_fields if name not in settings.model_fields_set]
+    values = {name: getattr(training, name) for name in names if name not in (*SHARED, "checkpoint_function")}
+    if shared:
+        values |= {name: DEFAULTS[name] for name in names if name in SHARED}
+    said = ", ".join(f"{name} {str(value).lower()}" for name, value in values.items())
+    return f"Not given in training, so taken: {said}." if said else ""
+
+
+def training_findings(training: Training) -> Iterator[Finding]:
+    """Choices that mean less than they say."""
+    if training.checkpoint_function == "deepspeed" and training.activation_checkpointing != "full":
+        message = "training.checkpoint_function changes nothing in a step: activation_checkpointing is not full."
+        yield Finding("key-no-effect", "note", message)
+    if training.attention != "flash":
+        return
+    if training.activation_checkpointing == "selective":
+        message = (
+            "Selective checkpointing recomputes the attention scores, which flash attention does not keep: no effect."
+        )
+        yield Finding("key-no-effect", "note", message)
+    if training.precision == "fp32":
+        message = "FlashAttention has no fp32 kernel; attention is priced as if it had, at the fp32 rate."
+        yield Finding("fp32-flash", "warning", message, "Set training.attention to eager.")

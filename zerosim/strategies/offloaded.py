@@ -1,0 +1,136 @@
+"""ZeRO-Offload on stages 1 and 2: gradients and optimizer of the partition in host memory.
+
+Source: DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (`copy_grads_in_partition`, `step`); op numbers are those of the
+specification in the tests' vectors. Copies have no stream of their own: they run on the lane that reduces. What
+surprises: where micro-steps accumulate, whole tensors travel both ways in the model's dtype, and the host waits for
+each copy before the next tensor; at the boundary it reads for each tensor whether it is finite. So a backward hides
+little of the copies. Gradients go down in fp32, twice what the ZeRO-Offload paper sends. Nothing overlaps the update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zerosim.step import COMPUTE, HostCalls, HostCompute, Pass, Tier, Transfer
+from zerosim.strategies.base import DATA_PARALLEL
+from zerosim.strategies.deepspeed import MASTER_BYTES, DeepSpeedProgram
+from zerosim.strategies.flat import FlatLayout
+from zerosim.strategies.partition import RANK, Partition
+from zerosim.strategies.placement import HostOptimizer
+
+FINITE_KERNELS = 6  # runtime/utils.py, has_inf_or_nan: the least and the greatest, isfinite of either, and, not
+FINITE_PASSES = 2  # of which two read the tensor
+
+
+class HostPartition(Partition):
+    """Gradients and optimizer in host memory; `accumulates`: sums over micro-steps, too, in the model's dtype."""
+
+    def __init__(
+        self, program: DeepSpeedProgram, layout: FlatLayout, lane: str, *, accumulates: bool, pinned: bool
+    ) -> None:
+        super().__init__(program, layout, lane)
+        self.pinned = pinned
+        self.widens = program.width < program.held_width  # fp32 sums, which stay on the GPU till the boundary
+        self.accumulates = accumulates and not self.widens
+        self.sums: int | None = None  # those
+        self.pending: int | None = None  # the last copy down, if the host has not waited for it
+
+    def repeated(self, by: int) -> None:
+        if self.pending is not None:
+            self.pending += by
+
+    def residents(self) -> None:
+        """A buffer of the largest tensor on either side; only the one on the GPU is used."""
+        width, numels = self.program.width, self.program.network.trainable_numels
+        self.optimizer.residents(self.layout.share, self.pinned)
+        self._resident("parameters on their way to the GPU", "buffers", width * self.layout.share)
+        largest = width * max(numels, default=0)
+        self._resident("gradient on its way", "buffers", largest)
+        self._resident("gradient on its way", "buffers", largest, "gpu")
+        for parameter in self.tensors if self.accumulates else ():
+            self._resident("accumulated gradient", "gradients", width * numels[parameter])
+
+    def _resident(self, name: str, category: str, size: float, tier: Tier = "dram") -> None:
+        self.builder.resident(name, category, float(size), tier, self.pinned and tier == "dram")
+
+    @property
+    def optimizer(self) -> HostOptimizer:
+        return HostOptimizer(self.builder, self.program.config, self.program.width)
+
+    # --- gradients (O1-O6) -------------------------------------------------------------------------------------------
+
+    def keep(self, parameters: Sequence[int]) -> None:
+        if self.widens:
+            self._widen(parameters)
+        for parameter in parameters:
+            if self.accumulates:
+                self._accumulate(parameter)
+            if self.program.boundary_micro_batch:
+                self._hand_over(parameter)
+
+    def _widen(self, parameters: Sequence[int]) -> None:
+        """Cast the slices of mine, add them to the sums in fp32."""
+        program, share = self.program, self.layout.share
+        if self.sums is None:
+            self.sums = self.builder.acquire("fp32 gradients of my partition", "gradients", float(MASTER_BYTES * share))
+            program.pass_over("clear gradients of my partition", share, MASTER_BYTES, lane=self.lane)
+        elements = sum(self.layout.in_partition(p, RANK) for p in parameters)
+        moved = (program.width + MASTER_BYTES) + 3 * MASTER_BYTES
+        program.pass_over("accumulate gradients in fp32", elements, moved, 2 * len(parameters), self.lane)
+
+    def _accumulate(self, parameter: int) -> None:
+        """The whole tensor: up and added to, but for the first micro-step; down."""
+        size = float(self.program.width * self.program.network.numels[parameter])
+        self._await_copies()
+        if self.program.micro_batch > 0:
+            up = Transfer(size, "dram", "gpu", self.pinned)
+            self.builder.copy(self.lane, "copy accumulated gradient to the GPU", up)
+            self.program.elementwise(self.lane, "accumulate gradient", 3 * size)
+        self._down("copy accumulated gradient to host", size)
+
+    def _hand_over(self, parameter: int) -> None:
+        """My slice of the sum, in fp32, to the optimizer; its norm stays on the GPU, the host reads if it is finite."""
+        program, lane = self.program, self.lane
+        mine = self.layout.in_partition(parameter, RANK)
+        width, tested = (4, mine) if self.widens else (program.width, program.network.numels[parameter])
+        program.norm_kernels(mine, mine, 1, lane)
+        test = Pass(float(FINITE_PASSES * width * tested), "reduction", FINITE_KERNELS)
+        self.builder.launch(lane, "test gradient for inf and nan", test, HostCalls(kernels=FINITE_KERNELS))
+        self.builder.read(lane)
+        cast = None
+        if width < MASTER_BYTES:
+            cast = self.builder.acquire("fp32 gradient", "gradients", float(MASTER_BYTES * mine))
+            program.pass_over("cast gradient to fp32", mine, width + MASTER_BYTES, lane=lane)
+        self._down("copy gradient to host", float(MASTER_BYTES * mine))
+        if cast is not None:
+            self.builder.release(cast, lane)
+
+    def _down(self, name: str, size: float) -> None:
+        copy = self.builder.copy(self.lane, name, Transfer(size, "gpu", "dram", self.pinned))
+        self.pending = copy if self.pinned else None
+
+    def _await_copies(self) -> None:
+        if self.pending is not None:
+            self.builder.block([self.pending])
+            self.pending = None
+
+    # --- the optimizer (P1-P4) ---------------------------------------------------------------------------------------
+
+    def update(self) -> None:
+        build, share, width = self.builder, self.layout.share, self.program.width
+        self._await_copies()
+        if self.checks_overflow:
+            build.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
+            build.read(COMPUTE)
+        for _ in self.tensors:
+            build.read(COMPUTE)  # the square of its norm
+        self.all_reduce_norm()
+        build.read(COMPUTE)
+        self.optimizer.update(share)
+        if width == MASTER_BYTES:  # nothing to cast, but copied all the same
+            build.host_compute("copy parameters", HostCompute("stream", share, float(2 * width * share)))
+        up = Transfer(float(width * share), "dram", "gpu", self.pinned)
+        build.copy(COMPUTE, "copy parameters to the GPU", up)
+        if self.sums is not None:
+            build.release(self.sums, COMPUTE)
+            self.sums = None

@@ -1,0 +1,147 @@
+"""The layout of stage 3: a shard of each parameter, sub-groups of shards for the optimizer, and the tier each lives in.
+
+Source: DeepSpeed 0.19.8 runtime/zero/stage3.py (_create_fp16_partitions_with_defragmentation, _create_fp32_partitions),
+partition_parameters.py. What surprises: the trainable shards in host memory are one flat buffer that is always pinned,
+whatever `pin_memory` says; `max_in_cpu` is filled sub-group by sub-group, so that a large first one leaves it empty;
+Twin-Flow's `ratio` counts sub-groups, so that one sub-group stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from zerosim.errors import InputError
+from zerosim.spec.strategy import DeepSpeed, Zero
+from zerosim.step import Tier
+from zerosim.strategies.placement import MASTER, Placement, placement_of
+from zerosim.strategies.swap_rules import is_swapped, optimizer_problems, shard_problems
+
+
+class SubGroup(NamedTuple):
+    """Parameters that the optimizer updates together: `elements` of this rank's shards.
+
+    `optimizer`: the tier of its fp32 master, states and gradient. `twin`: one of the first, which Twin-Flow gives to
+    torch's AdamW. `flat`: its 16-bit shards are one piece of memory; else each is alone, on NVMe or in host memory.
+    """
+
+    number: int
+    parameters: tuple[int, ...]
+    elements: int
+    optimizer: Tier
+    twin: bool
+    flat: bool
+
+
+class Shard(NamedTuple):
+    """This rank's part of a parameter in 16 bits (or its model's precision)."""
+
+    elements: int
+    tier: Tier
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage3Layout:
+    """`share`: elements of all trainable shards. `flat`: of the flat buffer in host memory, which may exceed what lies
+    in it."""
+
+    shards: tuple[Shard, ...]
+    groups: tuple[SubGroup, ...]
+    placement: Placement
+    share: int
+    flat: int
+
+    def group_of(self) -> dict[int, SubGroup]:
+        """The sub-group of each trainable parameter."""
+        return {parameter: group for group in self.groups for parameter in group.parameters}
+
+    def elements(self, parameters: Sequence[int]) -> int:
+        return sum(self.shards[p].elements for p in parameters)
+
+    @property
+    def swapped(self) -> frozenset[int]:
+        """Parameters whose shards are on NVMe."""
+        return frozenset(p for p, shard in enumerate(self.shards) if shard.tier == "nvme")
+
+    @property
+    def largest(self) -> int:
+        """Elements of the largest sub-group."""
+        return max((group.elements for group in self.groups), default=0)
+
+
+def stage3_layout(
+    config: DeepSpeed, numels: Sequence[int], trainable: Sequence[bool], ranks: int, width: int
+) -> Stage3Layout:
+    """The layout over `ranks` of parameters of `width` bytes an element. InputError where DeepSpeed would stop."""
+    zero, placement = config.zero, placement_of(config.zero)
+    sizes = [-(-numel // ranks) for numel in numels]  # ceil; padding is per parameter
+    members = sub_groups(sizes, trainable, zero.sub_group_size)
+    share = sum(size for size, t in zip(sizes, trainable, strict=True) if t)
+    flat = _flat_elements(zero, placement, share)
+    twins = 0 if placement.optimizer == "gpu" else int((1 - zero.offload_optimizer.ratio) * len(members))
+    groups, passed = [], 0
+    for number, parameters in enumerate(members):
+        elements = sum(sizes[p] for p in parameters)
+        passed += elements
+        tier = _optimizer_tier(config, placement, elements, number < twins)
+        together = placement.parameters != "nvme" or passed <= flat
+        groups.append(SubGroup(number, tuple(parameters), elements, tier, number < twins, together))
+    in_flat = frozenset(p for group in groups if group.flat for p in group.parameters)
+    shards = tuple(_shard(size, p in in_flat, config, placement, width) for p, size in enumerate(sizes))
+    layout = Stage3Layout(shards, tuple(groups), placement, share, flat)
+    _check(config, layout, sizes, width)
+    return layout
+
+
+def sub_groups(sizes: Sequence[int], trainable: Sequence[bool], limit: int) -> list[list[int]]:
+    """Registration order; one closes when the sum of its shards reaches `limit`."""
+    groups: list[list[int]] = [[]]
+    elements = 0
+    for parameter, size in enumerate(sizes):
+        if not trainable[parameter]:
+            continue
+        groups[-1].append(parameter)
+        elements += size
+        if elements >= limit:
+            groups.append([])
+            elements = 0
+    return [group for group in groups if group]
+
+
+def _flat_elements(zero: Zero, placement: Placement, share: int) -> int:
+    if placement.parameters == "gpu":
+        return 0
+    return share if placement.parameters == "dram" else min(share, zero.offload_param.max_in_cpu)
+
+
+def _optimizer_tier(config: DeepSpeed, placement: Placement, elements: int, twin: bool) -> Tier:
+    if placement.optimizer == "gpu":
+        return "gpu"
+    if placement.optimizer == "nvme" and is_swapped(MASTER * elements, config.aio):
+        return "nvme"
+    return "gpu" if twin else "dram"
+
+
+def _shard(size: int, flat: bool, config: DeepSpeed, placement: Placement, width: int) -> Shard:
+    if placement.parameters == "gpu":
+        return Shard(size, "gpu", pinned=False)
+    if placement.parameters == "dram" or flat or not is_swapped(width * size, config.aio):
+        return Shard(size, "dram", flat or placement.parameters_pinned)
+    return Shard(size, "nvme", pinned=False)
+
+
+def _check(config: DeepSpeed, layout: Stage3Layout, sizes: Sequence[int], width: int) -> None:
+    """Every parameter is written to NVMe once, at construction, even those that stay in host memory later."""
+    zero, aio, problems = config.zero, config.aio, []
+    swapped = [group for group in layout.groups if group.optimizer == "nvme"]
+    if swapped:
+        tensors = 1 + config.optimizer.state_bytes // MASTER + 1  # master, states, gradient
+        problems += optimizer_problems(zero.offload_optimizer, tensors, len(swapped))
+    if layout.placement.parameters == "nvme":
+        largest = max((size for size in sizes if is_swapped(width * size, aio)), default=0)
+        made = zero.offload_optimizer.fast_init and any(not group.flat for group in swapped)
+        problems += shard_problems(zero.offload_param, largest, layout.largest if made else 0)
+    if problems:
+        raise InputError(problems)

@@ -1,0 +1,193 @@
+"""The same step with its states in GPU memory, host memory and on drives: what is moved, how long it takes, and why.
+
+Every rung is the scenario itself with another `offload_optimizer` and `offload_param`, played; its other settings stay.
+Stages 1 and 2 have the optimizer in host memory only, as DeepSpeed does; stage 0 partitions nothing and is taken at
+stage 3. More micro-steps, or larger ones, spread the optimizer's copies over more tokens: `amortised` is that curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from zerosim.scenario import Scenario
+from zerosim.simulation import Simulation, simulate
+from zerosim.spec.strategy import ENOUGH, DeepSpeed, Zero
+from zerosim.step import Transfer
+from zerosim.studies.reason import reason
+
+Device = Literal["none", "cpu", "nvme"]
+PLACES = {"none": "HBM", "cpu": "DRAM", "nvme": "NVMe"}
+LADDER: tuple[tuple[Device, Device], ...] = (  # where the optimizer is, and the parameters
+    ("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes that one rank copies in a step."""
+
+    gpu_to_dram_bytes: float
+    dram_to_gpu_bytes: float
+    nvme_write_bytes: float
+    nvme_read_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class TierRung:
+    """One placement. `dram_bytes` and `nvme_bytes` are peaks per node; `relative_throughput` compares with HBM."""
+
+    optimizer: str
+    parameters: str
+    fits: bool
+    gpu_bytes: float
+    dram_bytes: float
+    nvme_bytes: float
+    moved: Moved
+    step_seconds: float
+    tokens_per_second: float
+    relative_throughput: float
+    busiest_resource: str
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Amortised:
+    """One placement at one batch. `relative_throughput`: against the same batch with all states in HBM."""
+
+    optimizer: str
+    parameters: str
+    micro_batch_size: int
+    gradient_accumulation_steps: int
+    fits: bool
+    step_seconds: float
+    tokens_per_second: float
+    relative_throughput: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class _Placed(NamedTuple):
+    optimizer: str
+    parameters: str
+    scenario: Scenario
+
+
+def tiers(scenario: Scenario) -> list[TierRung]:
+    """All placements that the scenario's stage and machine have, HBM first."""
+    rungs: list[TierRung] = []
+    for placed in _placements(scenario):
+        rungs.append(_rung(placed, rungs[0].tokens_per_second if rungs else None))
+    return rungs
+
+
+def amortised(
+    scenario: Scenario, accumulations: Sequence[int] = (), micro_batches: Sequence[int] = ()
+) -> list[Amortised]:
+    """Every placement at every batch; without `accumulations` (or `micro_batches`) the scenario's own."""
+    training = scenario.training
+    points: list[Amortised] = []
+    for micro_batch in micro_batches or (training.micro_batch_size,):
+        for steps in accumulations or (training.gradient_accumulation_steps,):
+            batch = {"micro_batch_size": micro_batch, "gradient_accumulation_steps": steps}
+            points += _points(scenario.replace(training=batch))
+    return points
+
+
+def _points(scenario: Scenario) -> Iterator[Amortised]:
+    base = 0.0
+    for optimizer, parameters, placed in _placements(scenario):
+        summary = simulate(placed).summary()
+        base = base or summary.tokens_per_second
+        yield Amortised(
+            optimizer=optimizer,
+            parameters=parameters,
+            micro_batch_size=scenario.training.micro_batch_size,
+            gradient_accumulation_steps=scenario.training.gradient_accumulation_steps,
+            fits=summary.fits,
+            step_seconds=summary.step_seconds,
+            tokens_per_second=summary.tokens_per_second,
+            relative_throughput=summary.tokens_per_second / base,
+        )
+
+
+# --- placements ------------------------------------------------------------------------------------------------------
+
+
+def _placements(scenario: Scenario) -> Iterator[_Placed]:
+    config = _config(scenario)
+    drives = bool(scenario.topology.devices("nvme"))
+    for optimizer, parameters in LADDER:
+        if "nvme" in (optimizer, parameters) and not drives:
+            continue
+        if config.zero.stage < 3 and (parameters != "none" or optimizer == "nvme"):
+            continue
+        zero = _placed(config.zero, optimizer, parameters, scenario)
+        yield _Placed(PLACES[optimizer], PLACES[parameters], scenario.replace(strategy=replace(config, zero=zero)))
+
+
+def _config(scenario: Scenario) -> DeepSpeed:
+    strategy = scenario.strategy
+    if isinstance(strategy, DeepSpeed) and strategy.zero.stage:
+        return strategy
+    given = strategy if isinstance(strategy, DeepSpeed) else DeepSpeed(optimizer=strategy.optimizer)
+    overlap = given.zero.overlap_comm if given.zero.overlap_comm_given else True
+    return replace(given, zero=replace(given.zero, stage=3, overlap_comm=overlap))
+
+
+def _placed(zero: Zero, optimizer: Device, parameters: Device, scenario: Scenario) -> Zero:
+    """The scenario's own sections elsewhere; parameters on NVMe are all there, with buffers that hold the largest."""
+    states, weights = replace(zero.offload_optimizer, device=optimizer), replace(zero.offload_param, device=parameters)
+    if parameters == "nvme" and zero.offload_param.device != "nvme":
+        room = max(weights.buffer_size, _largest(scenario))
+        weights = replace(weights, max_in_cpu=0, buffer_size=room, buffer_count=ENOUGH)
+    return replace(zero, offload_optimizer=states, offload_param=weights)
+
+
+def _largest(scenario: Scenario) -> int:
+    """Elements of the largest partition of a parameter."""
+    return -(-max(parameter.numel for parameter in scenario.model.parameters) // scenario.world_size)
+
+
+# --- one rung --------------------------------------------------------------------------------------------------------
+
+
+def _rung(placed: _Placed, base: float | None) -> TierRung:
+    played = simulate(placed.scenario)
+    summary = played.summary()
+    memory = {name: tier.peak_bytes for name, tier in summary.memory.items()}
+    busiest = next(iter(summary.resources.values()), None)
+    return TierRung(
+        optimizer=placed.optimizer,
+        parameters=placed.parameters,
+        fits=summary.fits,
+        gpu_bytes=memory["gpu"],
+        dram_bytes=memory.get("dram", 0.0),
+        nvme_bytes=memory.get("nvme", 0.0),
+        moved=moved(played),
+        step_seconds=summary.step_seconds,
+        tokens_per_second=summary.tokens_per_second,
+        relative_throughput=summary.tokens_per_second / (base or summary.tokens_per_second),
+        busiest_resource=busiest.label if busiest else "",
+        reason=reason(summary),
+    )
+
+
+def moved(played: Simulation) -> Moved:
+    """Copies of one rank; a direct one between GPU and drive counts as the drive's."""
+    copies = [op.work for op in played.step.ops if isinstance(op.work, Transfer)]
+
+    def between(source: str, target: str) -> float:
+        return sum(copy.bytes for copy in copies if (copy.source, copy.target) == (source, target))
+
+    return Moved(
+        gpu_to_dram_bytes=between("gpu", "dram"),
+        dram_to_gpu_bytes=between("dram", "gpu"),
+        nvme_write_bytes=between("dram", "nvme") + between("gpu", "nvme"),
+        nvme_read_bytes=between("nvme", "dram") + between("nvme", "gpu"),
+    )
