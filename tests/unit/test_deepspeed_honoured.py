@@ -148,8 +148,8 @@ ROWS: tuple[Row, ...] = (
     *rows("data_types.grad_accum_dtype", "fp32", "auto", ALL, "auto-defaults"),
     *rows("communication_data_type", None, "fp32", [*ALL, *BF16_OPTIMIZER], STEP),
     # the step as a whole
-    *rows("gradient_clipping", 0.0, 1.0, [base(0, "fp32")], STEP),
-    *rows("gradient_clipping", 0.0, 1.0, [*ALL, *BF16_OPTIMIZER, base(2, "fp32")], IDLE),
+    *rows("gradient_clipping", 0.0, 1.0, [base(0, "fp32"), base(1), base(2), base(2, "fp32")], STEP),
+    *rows("gradient_clipping", 0.0, 1.0, [base(0), base(3), *BF16_OPTIMIZER, base(2, "fp16"), base(3, "fp32")], IDLE),
     *rows("gradient_clipping", 0.0, "auto", ALL, "auto-values"),
     *rows("prescale_gradients", False, True, [base(0), base(1)], IDLE),
     *rows("gradient_predivide_factor", 1.0, 2.0, [base(0), base(1)], LACKING),

@@ -17,7 +17,6 @@ from tests.toy import toy, toy_training
 from zerosim.errors import InputError
 from zerosim.spec.deepspeed import DeepSpeedRead, Given, read_deepspeed
 from zerosim.spec.deepspeed_mapping import as_mapping
-from zerosim.spec.deepspeed_swap import sub_groups
 from zerosim.spec.loading import inline
 from zerosim.spec.optimizers import on_host, optimizer
 from zerosim.spec.strategy import Aio, DeepSpeed, Offload, Optimizer, Zero
@@ -277,15 +276,6 @@ def test_tensors_below_a_mebibyte_are_not_swapped() -> None:
         assert "too-small-to-swap" in codes(file(3, **{key: nvme}), known)
     blocks = {"aio": {"block_size": 2**30}}
     assert "too-small-to-swap" in codes(file(3, optimizer=nvme, top=blocks))
-
-
-@given(st.lists(st.integers(1, 50), max_size=30), st.integers(0, 200))
-def test_sub_groups_are_those_of_the_program(sizes: list[int], limit: int) -> None:
-    from zerosim.strategies import stage3_layout
-
-    ours = sub_groups(sizes, limit)
-    theirs = stage3_layout.sub_groups(sizes, [True] * len(sizes), limit)
-    assert ours == tuple(sum(sizes[p] for p in group) for group in theirs)
 
 
 # --- aio and checkpoints ---------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.costs_machines import collective, demand, machine, priced, seconds
+from tests.physical import apart
 from zerosim.costs import Priced, price
 from zerosim.engine import play
-from zerosim.resources import Demand, RankClass, Supply, Use
+from zerosim.resources import Demand, Supply
 from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import named_topology
@@ -157,41 +158,6 @@ OFFLOAD: tuple[tuple[str, Work], ...] = (
     ("host", HostCompute("cast", 1e8, 0.6 * GB)),
     ("nvme.read", Transfer(0.5 * GB, "nvme", "gpu")),
 )
-
-
-def physical(resource: str, to_gpu: bool, rank: int, bound: bool) -> str:
-    """The thing itself, on a node of 8 GPUs, two behind a switch, four on a socket. Nothing where it is others'."""
-    socket = rank // 4
-    base = resource.partition(".")[0]
-    if base == "sockets":  # a rank's own copies come into its socket, or leave it; the rest are those of the others
-        own = resource == ("sockets.into" if to_gpu else "sockets.out")
-        return f"link into {socket if to_gpu else 1 - socket}" if own else ""
-    if base in ("hbm", "sm", "pcie"):
-        return f"{resource}.{rank}"
-    if base == "uplink":
-        return f"{resource}.{rank // 2}"
-    return f"{resource}.{socket}" if bound and base in ("dram", "cpu") else resource
-
-
-def apart(found: Priced, works: Sequence[Work], bound: bool) -> Priced:
-    """The same, with each of the 8 ranks for itself on the things that they share: a use's amount by its ranks."""
-    rates: dict[str, float] = {}
-
-    def own(demand: Demand, work: Work, rank: int) -> Demand:
-        uses = []
-        for resource, amount, efficiency, ranks in demand.uses:
-            name = physical(resource, isinstance(work, Transfer) and work.target == "gpu", rank, bound)
-            if name:
-                rates[name] = found.supply.rates[resource]
-                uses.append(Use(name, amount / ranks, efficiency))
-        return demand._replace(uses=tuple(uses))
-
-    classes = tuple(RankClass(f"rank {rank}", (rank,)) for rank in range(8))
-    demands = {
-        c.name: [own(demand, work, c.ranks[0]) for demand, work in zip(found.demands["all"], works, strict=True)]
-        for c in classes
-    }
-    return found._replace(classes=classes, demands=demands, supply=Supply(rates, {}, {}, {}, {}))
 
 
 @pytest.mark.parametrize("launch", [Launch(), BOUND, Launch(omp_num_threads=2)], ids=["unbound", "bound", "threads"])

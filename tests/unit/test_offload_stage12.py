@@ -148,6 +148,16 @@ def test_an_optimizer_of_torch_is_another_kind_of_work() -> None:
     assert work == HostCompute("torch_optimizer", PARTITION, 40 * PARTITION)
 
 
+@pytest.mark.parametrize("device", ["cpu", "none"])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_gradients_are_scaled_where_something_asks_for_it(stage: int, device: str) -> None:
+    """A clipping, or the loss scale of fp16."""
+    for precision, clipping, scaled in (("bf16", 1.0, 1), ("bf16", 0.0, 0), ("fp32", 0.0, 0), ("fp16", 0.0, 1)):
+        config = replace(offloaded(stage, device=device), gradient_clipping=clipping)
+        step = step_of(config, precision=precision)
+        assert sum(op.name == "scale gradients" for op in step.ops) == scaled
+
+
 # --- the host ------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +277,7 @@ def test_the_gpu_prepares_what_goes_down(accumulation_dtype: str | None, read: i
         assert isinstance(op.work, Pass)
         moved_there[op.name] += int(op.work.hbm_bytes)
     assert moved_there["gradient norm"] == 18 * PARTITION
+    assert {op.host.kernels for op in lane if op.name == "test gradient for inf and nan"} == {2 + 2 * 4 + 2}
     assert moved_there["test gradient for inf and nan"] == 2 * read * (PARTITION if read == 4 else TOUCHED)
     if read == 2:
         assert moved_there["accumulate gradient"] == 3 * 2 * TOUCHED  # once, in the second micro-step

@@ -18,10 +18,12 @@ from tests.toy import toy, toy_training
 from zerosim.spec.loading import inline
 from zerosim.spec.model import Function, Model
 from zerosim.spec.model_file import read_model
+from zerosim.spec.optimizers import optimizer
 from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy, Zero
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, GATHER, REDUCE, Attention, Collective, Matmul, Op, Step, communicator
+from zerosim.step import COMPUTE, GATHER, REDUCE, Attention, Collective, Matmul, Op, Pass, Step, communicator
 from zerosim.strategies import build, model_flops
+from zerosim.strategies.deepspeed import UNFUSED_KERNELS
 
 PSI = 213_888
 PARTITION = PSI // 2  # q of two ranks
@@ -235,6 +237,41 @@ def test_without_overlap_the_host_runs_ahead_until_it_reads_the_overflow_flag() 
     assert [op.number for op in waiting] == [flag.number + 1]
     assert flag.number in waiting[0].host_waits
     assert {op.stream for op in step.ops} == {COMPUTE, NCCL}
+
+
+def test_the_overflow_check_reads_each_tensor_twice_and_keeps_nothing() -> None:
+    """The least and the greatest of 16 tensors; isfinite of either is four kernels, and two put these together."""
+    step = step_of(zero(2))
+    (check,) = [op for op in step.ops if op.name == "test gradient for inf and nan"]
+    assert check.work == Pass(2 * 2 * PARTITION, "reduction", 16 * (2 + 2 * 4 + 2))
+    assert check.acquires == ()
+
+
+@pytest.mark.parametrize("dtype", [None, "fp32"])
+def test_stage_3_in_fp16_checks_its_whole_partition(dtype: str | None) -> None:
+    """Four times each gradient, four booleans; the largest at once: an abs and its booleans."""
+    width = 4 if dtype else 2
+    step = step_of(replace(zero(3), grad_accum_dtype=dtype), precision="fp16")
+    (check,) = [op for op in step.ops if op.name == "overflow check"]
+    share = sum(-(-parameter.numel // 2) for parameter in toy().parameters)
+    assert check.work == Pass((4 * width + 4) * share, "reduction", 7)
+    assert max(held["overflow check"] for held in levels(step)) == (width + 1) * share
+
+
+def test_stage_0_in_fp16_asks_of_each_parameter_whether_it_is_finite() -> None:
+    step = step_of(zero(0, synchronized_timer=False), precision="fp16")
+    tests = [op.number for op in step.ops if op.name == "test gradient for inf and nan"]
+    assert len(tests) == len(toy().parameters)
+    assert all(number in step.ops[number + 1].host_waits for number in tests)
+    assert sum(op.host.reads for op in step.ops) == len(tests) + 1
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("sums", [None, "fp32"])  # on stage 1 in fp32: BF16_Optimizer
+def test_an_optimizer_that_is_not_fused_steps_one_flat_tensor(stage: int, sums: str | None) -> None:
+    config = replace(zero(stage), optimizer=optimizer("adamw", torch_adam=True), grad_accum_dtype=sums)
+    (step,) = [op for op in step_of(config).ops if op.name == "AdamW step"]
+    assert step.host.kernels == UNFUSED_KERNELS
 
 
 def test_the_throughput_timer_waits_for_the_device_at_each_forward_and_at_the_end() -> None:

@@ -211,10 +211,12 @@ def test_updated_shards_are_written_before_the_host_goes_on() -> None:
 
 
 def test_each_shard_has_to_fit_a_buffer() -> None:
-    with pytest.raises(InputError, match=f"buffer_size: found {SHARD - 1}; expected at least {SHARD}: "):
+    with pytest.raises(
+        InputError, match=f"buffer_size: found {SHARD - 1}; expected at least {SHARD}, the largest shard"
+    ):
         step_of(config(NOWHERE, replace(NVME_PARAMETERS, buffer_size=SHARD - 1, max_in_cpu=10**9)))
     fast = replace(NVME, fast_init=True)
-    with pytest.raises(InputError, match=f"expected at least {3 * SHARD}: with fast_init"):
+    with pytest.raises(InputError, match=f"expected at least {3 * SHARD}, the largest sub-group, with fast_init"):
         step_of(config(fast, NVME_PARAMETERS, sub_group_size=10**9))
 
 
