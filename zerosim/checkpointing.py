@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from zerosim.costs import price
-from zerosim.costs.files import FileOps, with_files
+from zerosim.costs.drives import Drives
+from zerosim.costs.files import FileOps, drives_of, limit_words, with_files
 from zerosim.engine import play
 from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
@@ -22,6 +25,7 @@ from zerosim.strategies.placement import placement_of
 from zerosim.strategies.saving import Place, Saving
 from zerosim.timeline import Timeline
 from zerosim.views import memory
+from zerosim.views.intervals import length
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Checkpointing:
     def __post_init__(self) -> None:
         if not isinstance(self.scenario.strategy, Ddp | DeepSpeed):
             found = f"the strategy {type(self.scenario.strategy).__name__.lower()}"
-            raise InputError([Problem("checkpoints", "", found, "ddp or deepspeed")])
+            raise InputError([Problem("--save-cost", "", found, "ddp or deepspeed, the only ones it knows")])
 
     @property
     def strategy(self) -> Ddp | DeepSpeed:
@@ -65,8 +69,7 @@ class Checkpointing:
     @property
     def local_ranks(self) -> int:
         """Ranks of node 0."""
-        topology = self.scenario.topology
-        return sum(1 for rank in range(self.scenario.world_size) if topology.host_of(rank) == topology.host_of(0))
+        return len(self.scenario.topology.nodes[0].gpus)
 
     @property
     def tier(self) -> Tier | None:
@@ -75,6 +78,16 @@ class Checkpointing:
         if self.shared is not None:
             return "dram"
         return "nvme" if all(topology.devices("nvme", host) for host in topology.hosts) else None
+
+    @property
+    def drives(self) -> Drives | None:
+        """Those of node 0."""
+        return drives_of(self.scenario.topology, self.scenario.topology.hosts[0])
+
+    @property
+    def swapped(self) -> bool:
+        """Whether optimizer states are in swap files."""
+        return any(file.swapped for file in self.files())
 
     @property
     def parameters_on_host(self) -> bool:
@@ -116,12 +129,11 @@ class Checkpointing:
 
     def _played(self, program: Saving) -> Played:
         step, topology = program.step, self.scenario.topology
-        ops = FileOps(program.first, program.once, program.copied)
+        ops = FileOps(program.first, program.once, program.copied, program.cached)
         priced = with_files(price([step], topology, self.scenario.launch), step, topology, ops, self.shared)
         timeline = play([step], priced.classes, priced.demands, priced.supply)
-        return Played(
-            timeline, timeline.makespan, *_parts(timeline), self._host_peak(timeline, program), _limit(timeline)
-        )
+        limit = _limit(timeline, self.drives)
+        return Played(timeline, timeline.makespan, *_parts(timeline), self._host_peak(timeline, program), limit)
 
     def _host_peak(self, timeline: Timeline, program: Saving) -> float:
         """What the ranks of a node hold together at most. Others than rank 0 have no buffers where it works alone."""
@@ -137,19 +149,21 @@ class Checkpointing:
 
 def _parts(timeline: Timeline) -> tuple[float, float, float]:
     """Seconds of the slowest rank in collectives, in copies to and from the GPU, and in requests to files."""
-    seconds = {"gather": 0.0, "copy": 0.0, "file": 0.0}
+    parts: dict[str, list[tuple[float, float]]] = {"gather": [], "copy": [], "file": []}
     for op, span in zip(timeline.step.ops, timeline.spans[timeline.slowest.name], strict=True):
         if isinstance(op.work, Collective):
-            seconds["gather"] += span.end - span.start
+            parts["gather"].append((span.start, span.end))
         elif isinstance(op.work, Transfer):
-            seconds["file" if op.stream in (READ, WRITE) else "copy"] += span.end - span.start
-    return seconds["gather"], seconds["copy"], seconds["file"]
+            parts["file" if op.stream in (READ, WRITE) else "copy"].append((span.start, span.end))
+    gather, copy, file = (length(np.array(spans).reshape(-1, 2)) for spans in parts.values())
+    return gather, copy, file
 
 
-def _limit(timeline: Timeline) -> str:
+def _limit(timeline: Timeline, drives: Drives | None) -> str:
     """What limited the slowest rank for most of the time."""
+    name = timeline.slowest.name
     seconds: defaultdict[str, float] = defaultdict(float)
-    for span in timeline.spans[timeline.slowest.name]:
-        seconds[span.bottleneck] += span.end - span.start
-    worst = max(seconds, key=lambda name: seconds[name], default="")
-    return timeline.supply.labels.get(worst, worst)
+    for op, span, demand in zip(timeline.step.ops, timeline.spans[name], timeline.demands[name], strict=True):
+        words = limit_words(span.bottleneck, demand, op.work, timeline.supply, drives)
+        seconds[words] += span.end - span.start
+    return max(seconds, key=lambda words: seconds[words], default="")

@@ -9,14 +9,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerosim.costs import price
 from zerosim.engine import play
-from zerosim.errors import Finding
+from zerosim.errors import Finding, InputError
 from zerosim.scenario import Scenario
 from zerosim.spec.strategy import Ddp, DeepSpeed, Pipeline, Zero
 from zerosim.spec.topology import Gpu
+from zerosim.step import Step
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
 from zerosim.views import Choices, Facts, Summary, summarize
@@ -39,7 +40,7 @@ class Simulation(Timeline):
 def simulate(scenario: Scenario) -> Simulation:
     """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs."""
     with _no_collection():
-        steps = build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
+        steps = _built(scenario)
         priced = price(steps, scenario.topology, scenario.launch)
         played = play(steps, priced.classes, priced.demands, priced.supply)
         return Simulation(
@@ -51,8 +52,20 @@ def simulate(scenario: Scenario) -> Simulation:
             events=played.events,
             scenario=scenario,
             notes=priced.notes,
-            findings=priced.findings,
+            findings=(*priced.findings, *(each.finding for each in priced.floors if each.seconds > played.makespan)),
         )
+
+
+def _built(scenario: Scenario) -> tuple[Step, ...]:
+    """The programs; what DeepSpeed refuses only when it runs is wrong in the scenario."""
+    try:
+        return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
+    except InputError as error:
+        places = [
+            replace(wrong, source=scenario.source, path=f"strategy.deepspeed.{wrong.source}.{wrong.path}")
+            for wrong in error.problems
+        ]
+        raise InputError(places) from None
 
 
 def facts(scenario: Scenario, notes: tuple[str, ...] = (), findings: tuple[Finding, ...] = ()) -> Facts:

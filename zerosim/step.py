@@ -101,8 +101,8 @@ Tier = Literal["gpu", "dram", "nvme"]
 class Transfer(NamedTuple):
     """A copy between tiers. One between `nvme` and `gpu` is direct (GPUDirect Storage), without host memory.
 
-    `pinned`: the host memory is page-locked. `batch`: bytes that a drive is asked for at once when the next request
-    waits for them; 0 where requests overlap.
+    `pinned`: the host memory is page-locked. `batch`: most bytes that a drive is asked for at once, 0 where nothing
+    bounds them; `in_turn`: it is asked for more only when it has finished all of a batch, else for each part that ends.
     """
 
     bytes: float
@@ -110,6 +110,7 @@ class Transfer(NamedTuple):
     target: Tier
     pinned: bool = True
     batch: float = 0.0
+    in_turn: bool = False
 
 
 class HostCompute(NamedTuple):

@@ -116,12 +116,15 @@ def calls(run: Callable[[], object]) -> int:
 
 
 def test_the_work_for_an_op_is_small_on_any_machine(small: Scenario) -> None:
-    whole = load(SEVEN_B)
-    one, eight = calls(lambda: simulate(small)), calls(lambda: simulate(whole))
-    ops_of_one, ops_of_eight = len(simulate(small).step.ops), len(simulate(whole).step.ops)
-    print(f"\nfunction calls an op: {one / ops_of_one:.0f} in 1 micro-step, {eight / ops_of_eight:.0f} in 8")
-    assert one < 200 * ops_of_one
-    assert eight < 120 * ops_of_eight
+    one, eight, swapped = map(calls_an_op, (small, load(SEVEN_B), load(SEVEN_B.with_name("zero3-nvme.yaml"))))
+    print(f"\nfunction calls an op: {one:.0f} in 1 micro-step, {eight:.0f} in 8, {swapped:.0f} with states on drives")
+    assert one < 200
+    assert eight < 120
+    assert swapped < 190  # reads, writes and copies limit each other: the search for their rates is most of it
+
+
+def calls_an_op(scenario: Scenario) -> float:
+    return calls(lambda: simulate(scenario)) / len(simulate(scenario).step.ops)
 
 
 MEMORY = """

@@ -144,7 +144,7 @@ def test_not_fitting_is_an_answer_and_with_strict_exit_code_3(small: Path) -> No
     assert ask("run", small, *full).code == 0
     told = ask("run", small, *full, "--strict")
     assert (told.code, told.err) == (3, "")
-    assert "does not fit" in told.out
+    assert "DOES NOT FIT" in told.out
     assert ask("run", small, "--strict").code == 0
 
 

@@ -24,11 +24,23 @@ ONE = re.compile(r"\b1 (nodes|ranks|GPUs|drives|steps)\b")
 SLOW_PORT = ("topology=ethernet-10g-a100", "topology.overrides=[{node: 1, nics: {bandwidth: 1 Gbps}}]")
 V100 = ("topology=dgx-v100-16", "training.precision=fp16", "strategy.deepspeed.bf16.enabled=false",
         "strategy.deepspeed.fp16.enabled=true")  # fmt: skip
+BOX = (
+    "topology={name: box, node: {count: 1, gpus: {device: rtx4090, count: 2}, pcie: {generation: 4, lanes: 8}, "
+    "sockets: [{device: desktop_ddr5, dram: {capacity: 128 GB, bandwidth: 89.6 GB/s}}], "
+    "nvme: [{count: 1, device: nvme_gen4, cache: 42 GB, capacity: 2 TB}]}}",
+    "gpus=2", "model=llama-2-13b", "training.micro_batch_size=4", "training.activation_checkpointing=full",
+)  # fmt: skip
+FULL_GPU = (
+    "strategy.deepspeed.zero_optimization.sub_group_size=1e8",
+    "strategy.deepspeed.zero_optimization.offload_param={device: none}",
+)
 QUESTIONS: dict[str, tuple[Path, tuple[str, ...]]] = {
     **{str(path.relative_to(ROOT / "scenarios")): (path, ()) for path in SCENARIOS},
     "a slow port": (SEVEN_B / "zero3.yaml", SLOW_PORT),
     "V100 and fp16": (SEVEN_B / "zero2.yaml", V100),
     "GPT-2": (ROOT / "scenarios" / "gpt2-xl-zero2-4090.yaml", ("model=gpt2",)),
+    "too little host memory": (SEVEN_B / "zero3-offload-param.yaml", BOX),
+    "room in pieces": (SEVEN_B / "zero3-nvme.yaml", (*BOX, *FULL_GPU)),
     "one GPU": (SEVEN_B / "zero2.yaml", ("gpus=1",)),
 }
 

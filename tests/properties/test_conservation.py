@@ -228,7 +228,7 @@ def as_long_as_alone(demand: Demand, collective: bool, supply: Supply) -> Demand
 def operated(scenario: Scenario, surgery: Surgery, free: Sequence[str] = ()) -> Timeline:
     """The scenario played after its demands were changed, with some resources 1e15 times as fast."""
     step = step_of(scenario)
-    classes, demands, supply, notes, _ = price([step], scenario.topology)
+    classes, demands, supply, notes, *_ = price([step], scenario.topology)
     for resource in free:
         supply = supply.scaled(resource, 1e15)
     changed = {

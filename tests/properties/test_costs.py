@@ -136,9 +136,11 @@ launches = st.builds(
 )
 amounts = st.floats(1e6, 1e12)
 sources = st.sampled_from(("gpu", "dram"))
-batches = st.sampled_from((0.0, 2.0**23))
-copies = st.builds(Transfer, amounts, st.sampled_from(("gpu", "dram", "nvme")), sources, st.booleans(), batches)
-writes = st.builds(Transfer, amounts, sources, st.just("nvme"), st.booleans(), batches)
+batches = st.sampled_from((0.0, 2.0**12, 2.0**23))
+copies = st.builds(
+    Transfer, amounts, st.sampled_from(("gpu", "dram", "nvme")), sources, st.booleans(), batches, st.booleans()
+)
+writes = st.builds(Transfer, amounts, sources, st.just("nvme"), st.booleans(), batches, st.booleans())
 on_cpu = st.builds(HostCompute, st.sampled_from(("optimizer", "torch_optimizer", "cast", "stream")), amounts, amounts)
 of_host: st.SearchStrategy[Work] = st.one_of(copies, writes, on_cpu)
 

@@ -194,9 +194,38 @@ def test_a_direct_copy_leaves_host_memory_out() -> None:
 
 def test_requests_that_wait_for_each_other_cost_their_overhead() -> None:
     stored, batch = node(1, nvme=FOUR), 8 * 2**20
-    waiting = Transfer(2**30, "nvme", "dram", batch=batch)
+    waiting = Transfer(2**30, "nvme", "dram", batch=batch, in_turn=True)
     assert demand(stored, waiting).latency == pytest.approx(80e-6 + 128 * 100e-6)  # 1 GiB / 8 MiB = 128 requests
-    assert demand(stored, waiting._replace(batch=0)).latency == pytest.approx(80e-6)
+    assert demand(stored, waiting._replace(in_turn=False)).latency == pytest.approx(80e-6)
+    said = priced(stored, waiting).findings[0]
+    assert said.code == "drive-queue"
+    # 1 GiB at 0.75 x 4 x 6.5 GB/s and 80 us, and 128 x 100 us more
+    assert "A rank asks the drives for 8.389 MB at once" in said.message
+    assert "takes 67.94 ms instead of 55.14 ms in a step" in said.message
+    assert "overlap_events: true" in said.remedy
+
+
+def test_few_bytes_in_flight_carry_no_more_than_their_latency_lets_through() -> None:
+    """Four drives give two ranks 0.75 x 4 x 6.5 / 2 = 9.75 GB/s each. With 32 KiB in flight a rank reads
+    32768 / 80 us = 0.4096 GB/s, and writes 32768 / 20 us = 1.638 GB/s of the 0.75 x 4 x 3.8 / 2 = 5.7 GB/s."""
+    stored, few = node(2, nvme=FOUR), float(2**15)
+    read, write = Transfer(GB, "nvme", "dram", batch=few), Transfer(GB, "dram", "nvme", batch=few)
+    assert seconds(stored, read) == pytest.approx(80e-6 + 1 / 0.4096)
+    assert seconds(stored, write) == pytest.approx(20e-6 + 1 / 1.6384)
+    found = priced(stored, read, write)
+    assert [each.bottleneck(found.supply) for each in found.demands["all"]] == ["requests.read", "requests.write"]
+    assert found.supply.labels["requests.read"] == "few reads of NVMe in flight (aio)"
+    assert [finding.code for finding in found.findings] == ["drive-queue"]
+    assert "takes 3.052 s instead of 278.1 ms in a step" in found.findings[0].message
+    assert found.findings[0].remedy == "Raise aio.queue_depth or aio.block_size."
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_requests_enough_for_the_drives_make_no_difference(ranks: int) -> None:
+    """8 MiB, as by default: 105 GB/s of reads."""
+    stored, plain = node(ranks, nvme=FOUR), Transfer(GB, "nvme", "dram")
+    assert demand(stored, plain._replace(batch=float(2**23))) == demand(stored, plain)
+    assert priced(stored, plain._replace(batch=float(2**23))).findings == ()
 
 
 CONSUMER = {"device": "nvme_gen4", "capacity": "2 TB"}
@@ -209,19 +238,22 @@ def test_what_a_step_writes_beyond_the_cache_goes_at_the_sustained_rate() -> Non
     assert seconds(stored, little) == pytest.approx(30 / 5, rel=1e-4)
     found = priced(stored, much, much)
     assert sum(demand.alone(found.supply) for demand in found.demands["all"]) == pytest.approx(39.9, rel=1e-4)
-    assert [finding.code for finding in found.findings] == ["drive-cache"]
-    assert "writes 105 GB" in found.findings[0].message
-    assert "shorter than 52.5 s" in found.findings[0].message  # 105 GB at 2 GB/s, once nothing of the cache is left
-    assert found.findings[0].severity == "warning"
-    assert priced(stored, little).findings[0].severity == "note"
-    assert priced(node(1, nvme=FOUR), much, much).findings == ()
+    (floor,) = found.floors
+    assert found.findings == ()
+    assert floor.seconds == pytest.approx(52.5)  # 105 GB at 2 GB/s
+    assert (floor.finding.code, floor.finding.severity) == ("drive-cache", "warning")
+    assert "writes 105 GB to the drives of a node, which keep up 2 GB/s" in floor.finding.message
+    assert "With full caches a step takes at least 52.5 s." in floor.finding.message
+    assert priced(stored, little).floors[0].seconds == pytest.approx(15)
+    assert priced(stored, Transfer(GB, "nvme", "dram")).floors == ()
+    assert priced(node(1, nvme=FOUR), much, much).floors == ()
 
 
 def test_the_caches_of_all_drives_take_what_all_ranks_write() -> None:
     """Two such drives, two ranks of 63 GB: 84 GB at 2 x 5 x 0.75, and 42 GB at 2 x 2 x 0.75 GB/s."""
     stored, work = node(2, nvme=[{**CONSUMER, "count": 2}]), Transfer(63 * GB, "dram", "nvme")
     assert seconds(stored, work) == pytest.approx(84 / 7.5 + 42 / 3, rel=1e-4)
-    assert "shorter than 42 s" in priced(stored, work).findings[0].message  # 126 / 3
+    assert priced(stored, work).floors[0].seconds == pytest.approx(42)  # 126 / 3
 
 
 def test_copies_that_cannot_be() -> None:

@@ -112,6 +112,7 @@ def rows(key: str, one: Any, other: Any, files: list[dict[str, Any]], effect: st
 
 OVERLAP = f"{Z}.overlap_comm"
 FP32_SUMS = {"data_types.grad_accum_dtype": "fp32"}
+NO_CLIPPING = {"gradient_clipping": 0.0}
 ALL = [base(stage) for stage in range(4)]
 REDUCING = [base(stage, more={OVERLAP: True}) for stage in (1, 2, 3)]
 PARTITIONED = [base(stage, more={OVERLAP: overlap}) for stage in (1, 2) for overlap in (True, False)]
@@ -140,6 +141,11 @@ ROWS: tuple[Row, ...] = (
     *rows("bf16.immediate_grad_update", False, True, [base(1), base(2)], IDLE),
     *rows("bf16.bf16_optimizer_states", False, True, ALL, LACKING),
     *rows("fp16.loss_scale", 0, 1024, [base(2, "fp16")], IDLE),
+    *rows("fp16.loss_scale", 1024, 1, [base(stage, "fp16") for stage in range(4)], IDLE),
+    *rows("fp16.loss_scale", 1024, 1, [base(stage, "fp16", NO_CLIPPING) for stage in (1, 2)], STEP),
+    *rows("fp16.loss_scale", 1024, 1, [base(stage, "fp16", NO_CLIPPING) for stage in (0, 3)], IDLE),
+    *rows("gradient_clipping", 0.0, 1.0, [base(2, "fp16", {"fp16.loss_scale": 1})], STEP),
+    *rows("gradient_clipping", 0.0, 1.0, [base(3, "fp16", {"fp16.loss_scale": 1})], IDLE),
     *rows("fp16.loss_scale", 0, "auto", [base(2, "fp16")], "auto-defaults"),
     *rows("fp16.fp16_master_weights_and_grads", False, True, [base(2, "fp16")], LACKING),
     *rows("fp16.fp16_master_weights_and_grads", False, True, [base(2, "bf16")], IDLE),
@@ -254,12 +260,13 @@ ROWS: tuple[Row, ...] = (
     *rows(f"{Z}.offload_param.device", "none", "cpu", [base(2)], IDLE),
     *rows(f"{Z}.offload_param.device", "cpu", "nvme", FETCHED, STEP, LARGE),
     *rows(f"{Z}.offload_param.pin_memory", True, False, [base(3, more={f"{Z}.offload_param.device": "cpu"})], IDLE),
+    *rows(f"{Z}.offload_param.pin_memory", True, False, FETCHED, STEP, LARGE),  # shards that are too small to swap
     *rows(f"{Z}.offload_param.buffer_count", 20, 30, FETCHED, STEP, LARGE),
     *rows(f"{Z}.offload_param.buffer_size", 100_000_000, 200_000_000, FETCHED, STEP, LARGE),
     *rows(f"{Z}.offload_param.max_in_cpu", 0, 8_000_000, FETCHED, STEP, LARGE),
     *rows("aio.queue_depth", 8, 32, ALL, IDLE),
     *rows("aio.thread_count", 1, 8, [*ALL, *SWAPPED], IDLE),
-    *rows("aio.queue_depth", 8, 32, SWAPPED, IDLE, LARGE),
+    *rows("aio.queue_depth", 8, 32, [*SWAPPED, *FETCHED], STEP, LARGE),
     *rows("aio.queue_depth", 8, 32, [base(3, more={**SWAP, "aio.overlap_events": False})], STEP, LARGE),
     *rows("aio.overlap_events", True, False, [*SWAPPED, *FETCHED], STEP, LARGE),
     *rows("aio.block_size", 1_048_576, 2**25, SWAPPED, STEP, LARGE),  # a sub-group has 16 MB of each state
@@ -342,6 +349,8 @@ def variants(path: str, stage: int, precision: str) -> Iterator[dict[str, Any]]:
         file = base(stage, precision, {OVERLAP: True} if path != OVERLAP else {})
         if stage >= 2 and path in ("prescale_gradients", "gradient_predivide_factor"):
             file[Z]["reduce_scatter"] = False  # else DeepSpeed refuses them
+        if path.endswith("compute_grad_norm"):
+            file["gradient_clipping"] = 0  # else DeepSpeed refuses false
         if path.endswith("offload_optimizer.ratio") and stage < 3:
             value = 1.0
         put(file, path, value)

@@ -294,8 +294,54 @@ def test_the_aio_section() -> None:
     assert idle(file(3, param=nvme, top={"aio": EVERY})) == {"aio.single_submit"}
     del nvme["max_in_cpu"]
     assert idle(file(3, optimizer=nvme, top={"aio": EVERY})) == {"aio.single_submit", "aio.use_gds"}
-    deep = {"aio": {"queue_depth": 32}}
-    assert idle(file(3, optimizer=nvme, top=deep)) == {"aio.queue_depth"}  # requests overlap whatever it says
+    assert idle(file(3, optimizer=nvme, top={"aio": {"queue_depth": 32}})) == set()
+
+
+def test_bytes_in_flight() -> None:
+    assert (Aio().in_flight, Aio().in_turn) == (8 * 2**20, False)
+    small = Aio(block_size=4096, queue_depth=2, intra_op_parallelism=3)
+    assert (small.in_flight, small.in_turn) == (24_576, False)
+    assert replace(small, queue_depth=1).in_turn  # a queue of one waits for it, with overlap_events as without
+    assert replace(small, overlap_events=False).in_turn
+
+
+def test_a_queue_of_nothing_reads_nothing() -> None:
+    nvme = {"device": "nvme", "nvme_path": "/x"}
+    told = problems(file(3, optimizer=nvme, top={"aio": {"queue_depth": 0}}))
+    assert told == ["ds.json: aio.queue_depth: found 0; expected an integer, 1 or more"]
+
+
+def test_what_pin_memory_is_about_on_nvme() -> None:
+    """Of LARGE the five norms and the biases of either block are outside, unless all is kept in host memory."""
+    nvme = {"device": "nvme", "nvme_path": "/x", "pin_memory": False}
+    name = "zero_optimization.offload_param.pin_memory"
+    assert idle(file(3, param=nvme)) == {name}  # max_in_cpu: 1e9 elements
+    assert "pin-small-shards" not in codes(file(3, param=nvme))
+    left = file(3, param={**nvme, "max_in_cpu": 0})
+    assert idle(left) == set()
+    told = next(finding for finding in read(left).findings if finding.code == "pin-small-shards")
+    small = [row.numel // 2 for row in LARGE.parameters if row.numel < 2**20]  # 2 bytes an element, two ranks
+    assert f"about the {len(small)} shards that are too small to swap, {2 * sum(small) / 1e3:.4g} kB" in told.message
+    assert "pin-small-shards" not in codes(file(3, param={"device": "nvme", "nvme_path": "/x", "max_in_cpu": 0}))
+
+
+@pytest.mark.parametrize(("mapping", "expected"), [
+    (file(2, compute_grad_norm=False), "true, or gradient_clipping: 0 at the top of the file (it is 1)"),
+    (file(1, compute_grad_norm=False, top={"gradient_clipping": 0.5}),
+     "true, or gradient_clipping: 0 at the top of the file (it is 0.5)"),
+    (file(2, compute_grad_norm=False, optimizer={"device": "cpu"}, top={"gradient_clipping": 0}),
+     "true where the optimizer is offloaded (device: cpu)"),
+    (file(1, compute_grad_norm=False,
+          top={"gradient_clipping": 0, "data_types": {"grad_accum_dtype": "fp32"}}),
+     "true on stage 1 with bf16 and fp32 accumulation"),
+    (file(3, compute_grad_norm=False, top={"gradient_clipping": 0}), "true on stage 3"),
+])  # fmt: skip
+def test_a_step_without_the_norm_is_refused_where_deepspeed_does(mapping: dict[str, Any], expected: str) -> None:
+    assert problems(mapping) == [f"ds.json: zero_optimization.compute_grad_norm: found false; expected {expected}"]
+
+
+def test_a_step_without_the_norm_is_taken_without_clipping() -> None:
+    assert "not-modelled" in codes(file(2, compute_grad_norm=False, top={"gradient_clipping": 0}))
 
 
 def test_values_of_aio_are_checked_where_drives_are_asked() -> None:

@@ -86,6 +86,15 @@ def test_a_ring_of_bottlenecks_is_solved_alike_for_all() -> None:
     assert speeds({0: 1.0, 2: 0.5}, {1: 1.0, 0: 0.5}, {2: 1.0, 1: 0.5}) == pytest.approx([2 / 3] * 3, rel=1e-9)
 
 
+def test_what_is_never_full_makes_no_difference() -> None:
+    """Two flows, each with twice as much of one resource as of the other: both are full at 1 / (2 + 1) a second. Of
+    resource 2 each needs less than of resource 0 or 1, and resource 3 could carry both at top speed."""
+    crossed = speeds({0: 2.0, 1: 1.0}, {0: 1.0, 1: 2.0})
+    assert crossed == pytest.approx([1 / 3, 1 / 3])
+    beside = speeds({0: 2.0, 1: 1.0, 2: 1.9, 3: 0.5}, {0: 1.0, 1: 2.0, 2: 0.9, 3: 0.5})
+    assert beside == crossed
+
+
 def test_a_tiny_second_use_changes_little() -> None:
     without = speeds({0: 1.0, 1: 0.3}, {1: 1.0})
     assert without == pytest.approx([1.0, 0.7])

@@ -44,6 +44,35 @@ def test_memory_of_two_sockets_is_half_remote() -> None:
     assert seconds(host(1, sockets=4), ADAM) == pytest.approx(28 / (0.57 / 1.75 * 819.2))
 
 
+def test_memory_of_unequal_sockets_is_as_fast_as_the_slowest() -> None:
+    """Half of the bytes lie on either socket: 2 x 20 GB/s, however fast the other one is."""
+    slow, fast = ("20 GB/s", "204.8 GB/s"), ("20 GB/s", "409.6 GB/s")
+    times = [seconds(unequal(8, *rates), ADAM, launch=Launch(omp_num_threads=16)) for rates in (slow, fast)]
+    assert times == pytest.approx([8 * 28 / (0.38 * 40)] * 2)
+    found = priced(unequal(8, *slow), ADAM)
+    assert found.supply.rates["dram"] == 40e9
+    said = "host memory 40 GB/s of 2 sockets, each at the rate of the slowest, shared by 8 GPUs"
+    assert found.supply.labels["dram"] == said
+    assert priced(host(8, sockets=2)).supply.labels["dram"] == "host memory 409.6 GB/s of 2 sockets, shared by 8 GPUs"
+
+
+def test_bound_ranks_have_the_memory_of_their_own_socket() -> None:
+    found = priced(unequal(8, "204.8 GB/s", "20 GB/s"), ADAM, launch=BOUND)
+    times = {c.ranks: found.demands[c.name][0].alone(found.supply) for c in found.classes}
+    assert times == pytest.approx({(0, 1, 2, 3): 4 * 28 / (0.57 * 204.8), (4, 5, 6, 7): 4 * 28 / (0.57 * 20)})
+
+
+def test_what_binding_would_give_is_told_of_the_slowest_socket() -> None:
+    """8 x 28 GB at 0.38 x 40 / 1.18; bound, 4 x 28 GB at 0.57 x 20 on the slow one."""
+    said = told(unequal(8, "204.8 GB/s", "20 GB/s"), Launch(), ADAM)["cpu-oversubscribed"]
+    assert "takes 17.39 s instead of 9.825 s" in said
+
+
+def unequal(gpus: int, *rates: str) -> Topology:
+    sockets = [{"device": "epyc_7742", "cores": 64, "dram": {"capacity": "1 TB", "bandwidth": rate}} for rate in rates]
+    return machine("a100_sxm_80", gpus, pcie={}, sockets=sockets)
+
+
 def test_ranks_share_memory_and_cores_of_their_node_or_when_bound_of_their_socket() -> None:
     eight = host(8, sockets=2)
     assert seconds(eight, ADAM, launch=BOUND) == pytest.approx(4 * 28 / (0.57 * 204.8))

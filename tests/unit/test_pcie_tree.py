@@ -87,9 +87,25 @@ def test_a_drive_keeps_what_the_catalogue_says_unless_it_is_told_otherwise() -> 
     assert (named.write, named.sustained_write, named.cache, named.grade) == (5e9, 2e9, 42e9, "R")
     assert drive(device="nvme_gen4", sustained_write="1 GB/s").sustained_write == 1e9
     assert drive(device="nvme_gen4", cache="100 GB").cache == 100e9
-    steady = drive(device="nvme_gen4", write="4 GB/s")  # a rate of writing given alone is taken to last
-    assert (steady.write, steady.sustained_write, steady.cache, steady.grade) == (4e9, 4e9, 0, "user")
-    assert drive(read="7 GB/s", write="5 GB/s", sustained_write="1.5 GB/s", cache="20 GB").cache == 20e9
+    assert drive(device="nvme_gen4", write="5 GB/s") == named  # the catalogue's own rate changes nothing
+    faster = drive(device="nvme_gen4", write="6 GB/s")
+    assert (faster.write, faster.sustained_write, faster.cache, faster.grade) == (6e9, 2e9, 42e9, "user")
+    slower = drive(device="nvme_gen4", write="1 GB/s")
+    assert (slower.write, slower.sustained_write, slower.cache) == (1e9, 1e9, 42e9)  # never more than it writes
+    steady = drive(device="nvme_gen4_enterprise", write="5 GB/s")  # 3.8 GB/s, without a cache
+    assert (steady.write, steady.sustained_write, steady.cache) == (5e9, 5e9, 0)
+    bare = drive(device="nvme_gen4", cache="0 GB")
+    assert (bare.write, bare.sustained_write, bare.cache) == (5e9, 2e9, 0)
+
+
+def test_a_drive_without_a_device_has_no_cache_and_keeps_up_its_rate() -> None:
+    own = {"read": "7 GB/s", "write": "5 GB/s"}
+    for figures in (own, {**own, "cache": "0 GB"}):
+        plain = drive(**figures)
+        assert (plain.write, plain.sustained_write, plain.cache, plain.grade) == (5e9, 5e9, 0, "user")
+    assert drive(**own, sustained_write="1.5 GB/s", cache="20 GB").cache == 20e9
+    alone = drive(**own, sustained_write="1.5 GB/s")
+    assert (alone.sustained_write, alone.cache) == (1.5e9, 0)
 
 
 def test_what_a_drive_keeps_up_is_no_more_than_what_it_writes() -> None:

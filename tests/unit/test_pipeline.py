@@ -323,8 +323,9 @@ def test_the_path_goes_through_both_stages_and_the_stall_names_the_other() -> No
         ("a", 0), ("b", 0), ("b", 1), ("b", 2), ("a", 2), ("a", 3),
     ]  # fmt: skip
     assert sum(seconds for *_, seconds in path) == pytest.approx(16)
-    waited = {stall.resource: stall.seconds for stall in stalls(timeline) if stall.cause == "wait_for_rank"}
+    waited = {stall.resource: stall.seconds for stall in stalls(timeline) if stall.cause == "wait_for_stage"}
     assert waited == pytest.approx({"b": 9})
+    assert {s.label for s in stalls(timeline) if s.cause == "wait_for_stage"} == {"one stage works at a time"}
     carried = utilization(timeline)
     assert {name: use.busy_seconds for name, use in carried.items()} == {"gpu.a": 5, "gpu.b": 9, "link": 2}
 
@@ -405,9 +406,9 @@ def test_the_summary_of_a_pipeline() -> None:
     assert summary.world_size == 8
     assert summary.tokens_per_second * summary.step_seconds == pytest.approx(128 * 2)  # one micro-batch in flight
     assert summary.mfu * summary.step_seconds == pytest.approx(whole.mfu * whole.step_seconds / 8)
-    bubble = sum(stall.seconds for stall in summary.stalls if stall.cause == "wait_for_rank")
+    bubble = sum(stall.seconds for stall in summary.stalls if stall.cause == "wait_for_stage")
     assert bubble > 0.75 * summary.step_seconds
-    assert {stall.resource for stall in summary.stalls if stall.cause == "wait_for_rank"} == {"stage 1"}
+    assert {stall.resource for stall in summary.stalls if stall.cause == "wait_for_stage"} == {"stage 1"}
     assert [c.name for c in summary.classes] == [f"stage {k}" for k in range(8)]
     peaks = [memory(replace(timeline, classes=(c,)))["gpu"].peak for c in timeline.classes]
     assert summary.memory["gpu"].peak_bytes == max(peaks)

@@ -39,13 +39,31 @@ def crowded(count: int, streams: int = 8) -> Timeline:
     return Timeline((step,), (RankClass("all", (0, 1)),), {"all": spans}, {"all": [Demand()] * count}, supply)
 
 
+def pipeline() -> Timeline:
+    """Rank 0 computes for 3 s and sends for 1 s, then rank 1, which has waited, computes."""
+    matmul, send = Matmul(((1, 4, 5, 6),), "bf16"), Collective("send_recv", 8, "bf16", "pair")
+    stream = "nccl.stages 0 and 1"
+    programs = [
+        (Op(0, "forward 0", "compute", matmul), Op(1, "send", stream, send, after=(0,))),
+        (Op(0, "receive", stream, send), Op(1, "forward 1", "compute", matmul, after=(0,))),
+    ]
+    spans = {
+        "first": [Span(0, "first", 0, 0, 0, 3, "sm"), Span(1, "first", 0, 3, 3, 4, "nic")],
+        "last": [Span(0, "last", 0, 0, 3, 4, "nic"), Span(1, "last", 0, 4, 4, 7, "sm")],
+    }
+    steps = tuple(Step(ops, (), frozenset(), {"pair": Group("pair", 2)}, 1) for ops in programs)
+    classes = (RankClass("first", (0,), 0), RankClass("last", (1,), 1))
+    demands = dict.fromkeys(spans, [Demand()] * 2)
+    return Timeline(steps, classes, spans, demands, Supply({"nic": 1.0, "sm": 1.0}, {}, {}, {}, {}))
+
+
 def test_lanes_are_the_host_the_streams_and_what_is_exposed() -> None:
     assert lane_titles(svg.render(tiny())) == ["host", "compute", "nccl.dp", "d2h", "exposed"]
     assert lane_titles(svg.render(host_optimizer())) == ["host", "compute", "CPU", "exposed"]
 
 
 def test_drives_and_the_cpu_have_lanes_at_the_end() -> None:
-    lanes_ = ["host", "compute", "reduce", "gather", "nvme.read", "nvme.write", "CPU", "exposed"]
+    lanes_ = ["host", "compute", "reduce", "gather", "NVMe reads", "NVMe writes", "CPU", "exposed"]
     assert lane_titles(svg.render(offloaded())) == lanes_
 
 
@@ -140,6 +158,39 @@ def test_the_legend_names_exactly_the_kinds_in_the_picture() -> None:
     }
     assert present <= set(texts)
     assert not {"attention", "all-reduce", "CPU"} & set(texts)
+
+
+def legend(picture: str) -> list[list[str]]:
+    """The words of each line."""
+    texts = [(float(each.attrib["y"]), each.text or "") for each in ET.fromstring(picture).findall("svg:text", NS)]
+    axis = max(y for y, label in texts if label.endswith(" s") and label[0].isdigit() and "," not in label)
+    lines = sorted({y for y, _ in texts if y > axis})
+    return [[label for y, label in texts if y == line] for line in lines]
+
+
+def test_the_legend_tells_what_the_cpu_does_alone_and_has_no_line_of_one() -> None:
+    (line,) = legend(svg.render(offloaded()))
+    assert line[-3:] == ["CPU", "exposed copies", "exposed work of the CPU"]
+    for width in (500, 700, 900):
+        lines = legend(svg.render(offloaded(), width=width))
+        assert [word for each in lines for word in each] == line
+        assert min(map(len, lines)) > 1
+
+
+def test_the_wait_for_other_ranks_is_exposed() -> None:
+    fast = tooltips(svg.render(skewed(), rank_class="fast"))
+    assert [tip for tip in fast if tip.startswith("waits for other ranks")] == [
+        "waits for other ranks: 6 s, from 20 s",
+        "waits for other ranks: 9 s, from 29 s",
+    ]
+    assert not any(tip.startswith("waits for other ranks") for tip in tooltips(svg.render(skewed(), rank_class="slow")))
+
+
+def test_a_pipeline_shows_the_compute_of_every_stage() -> None:
+    assert "waits for other ranks: 3 s, from 0 s" in tooltips(svg.render(pipeline()))  # of the last stage
+    assert lane_titles(svg.render(pipeline())) == [
+        "host", "compute, rank 0", "compute, rank 1", "nccl.stages 0 and 1", "exposed",
+    ]  # fmt: skip
 
 
 def test_the_same_timeline_gives_the_same_bytes() -> None:

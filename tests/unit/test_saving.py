@@ -11,6 +11,7 @@ from tests.toy import toy
 from zerosim.catalog import constant
 from zerosim.checkpointing import Checkpointing
 from zerosim.errors import InputError
+from zerosim.report.saving import render_saving
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import simulate
 from zerosim.spec.model import Model, Module, Parameter
@@ -90,16 +91,41 @@ def test_frozen_parameters_are_saved_twice_on_stage_2_and_as_fragments_on_stage_
 
 def test_a_stage_3_optimizer_is_written_sub_group_by_sub_group() -> None:
     states = checkpoint_files(zero(3, sub_group_size=500_000_000), SEVEN_B, BF16, 8)[1]
-    assert [storage.bytes for storage in states.storages] == [2e9] * 3 + [1.5e9] * 3  # 875 million elements a rank
+    # eight shards of 109.375 million elements: five reach half a billion, and three are left
+    assert [storage.bytes / 4 for storage in states.storages] == [546.875e6] * 3 + [328.125e6] * 3
 
 
 def test_states_are_saved_from_where_they_live() -> None:
     def tiers(stage: int, device: Any) -> set[str]:
         files = checkpoint_files(zero(stage, offload_optimizer=Offload(device=device)), SEVEN_B, BF16, 8)
-        return {storage.tier for storage in files[1].storages}
+        return {storage.tier for file in files[1:] for storage in file.storages}
 
     assert [tiers(3, device) for device in ("none", "cpu", "nvme")] == [{"gpu"}, {"dram"}, {"nvme"}]
     assert tiers(2, "nvme") == {"dram"}
+
+
+SWAPPED_STATES = zero(3, offload_optimizer=Offload(device="nvme"), sub_group_size=1)
+
+
+def test_swap_files_lie_in_a_folder_beside_and_hold_whole_units() -> None:
+    """Requests are multiples of 1024 bytes: 300 001 elements are 1 200 004 bytes, 1172 units of them."""
+    strategy = SWAPPED_STATES
+    states, swapped = checkpoint_files(strategy, of_size(8 * 300_001, 1), BF16, 8)[1:]
+    assert (states.bytes, states.loaded) == (0, False)
+    assert (swapped.name, swapped.swapped, swapped.sharded) == ("offloaded_tensors/rankR/*.swp", True, True)
+    assert [storage.bytes for storage in swapped.storages] == [1172 * 1024] * 3
+
+
+def test_states_too_small_to_be_swapped_are_serialised_and_not_loaded_again() -> None:
+    """A swapped tensor has a MiB at least: 1000 elements are 4000 bytes."""
+    small, large = Parameter("small", (1000,)), Parameter("large", (1_000_000,))
+    body = tuple(Module(p.name, "linear", (p,), inputs=1, outputs=p.numel) for p in (small, large))
+    model = Model("two", Module("root", "container", body=body), (small, large), 1, 1, 1, 1)
+    _, states, swapped = checkpoint_files(SWAPPED_STATES, model, BF16, 1)
+    assert [storage.bytes for storage in states.storages] == [4000] * 3
+    assert sum(storage.bytes for storage in swapped.storages) == 3 * 3907 * 1024
+    step = programs.resume(Given(SWAPPED_STATES, model, BF16, 1, Place("nvme"))).step
+    assert not any("optim_states" in op.name for op in step.ops)
 
 
 def test_the_file_of_weights_has_the_dtype_of_training() -> None:
@@ -276,8 +302,44 @@ def test_swap_files_are_copied_at_the_rate_of_the_drives() -> None:
         Checkpointing(scenario(deepspeed(3, offload_optimizer=nvme), nvme=drives(rate)))
         for rate in ("100 GB/s", "1 GB/s")
     )
-    assert fast.save().file_seconds < fast.files()[1].bytes / TORCH_SAVE  # no process looks at them
-    assert slow.save().file_seconds == pytest.approx(2 * 8 * slow.files()[1].bytes / 1e9, rel=0.02)  # read, write
+    whole = 8 * slow.files()[2].bytes
+    assert fast.save().file_seconds < whole / 8 / TORCH_SAVE  # no process looks at them
+    assert slow.save().file_seconds == pytest.approx(2 * whole / 1e9, rel=0.02)  # read, write
+    assert slow.resume().file_seconds == pytest.approx(4 * whole / 1e9, rel=0.02)  # and both again
+
+
+def nvme_node(**rates: Any) -> list[dict[str, Any]]:
+    return [{"socket": 0, "count": 1, "capacity": "10 TB", **rates}]
+
+
+def test_swap_files_go_to_a_shared_file_system_while_they_are_read() -> None:
+    """Drives of 10 GB/s, a file system of 1: its rate is what a save takes, and the first half of a load."""
+    nvme = {"device": "nvme", "nvme_path": "/local"}
+    asked = Checkpointing(scenario(deepspeed(3, offload_optimizer=nvme), nvme=drives("10 GB/s")), shared=1e9)
+    whole = 8 * asked.files()[2].bytes
+    assert asked.save().file_seconds == pytest.approx(whole / 1e9, rel=0.02)
+    assert asked.resume().file_seconds == pytest.approx(whole / 1e9 + 2 * whole / 10e9, rel=0.02)
+    assert asked.save().limited_by == asked.resume().limited_by == "file system 1 GB/s"
+
+
+def test_it_is_told_which_way_of_a_drive_limits() -> None:
+    nvme = {"device": "nvme", "nvme_path": "/local"}
+    rates = {"read": "1 GB/s", "write": "20 GB/s"}, {"read": "20 GB/s", "write": "1 GB/s"}
+    cached = {"read": "20 GB/s", "write": "4 GB/s", "sustained_write": "1 GB/s", "cache": "100 MB"}
+    limits = [
+        Checkpointing(scenario(deepspeed(3, offload_optimizer=nvme), nvme=nvme_node(**each))).save().limited_by
+        for each in (*rates, cached)
+    ]
+    assert limits == ["NVMe reads, 1 GB/s", "NVMe writes, 1 GB/s", "NVMe writes, 1 GB/s (sustained)"]
+
+
+def test_only_what_rank_0_writes_fills_the_cache_of_a_drive() -> None:
+    """0.2 GB of weights go into a cache of 1 GB; eight times as much would not."""
+    node = nvme_node(read="1 GB/s", write="0.2 GB/s", sustained_write="10 MB/s", cache="1 GB")
+    asked = Checkpointing(scenario({"ddp": {}}, nvme=node))
+    written = asked.weights().bytes
+    assert written < 1e9 < 8 * written
+    assert asked.consolidate().file_seconds == pytest.approx(written / 0.2e9, rel=0.01)
 
 
 # --- host memory -----------------------------------------------------------------------------------------------------
@@ -327,22 +389,23 @@ def test_elastic_checkpoints_are_loaded_whole_by_every_rank() -> None:
 
 def test_ways_to_load_seven_billion_parameters_on_eight_ranks() -> None:
     assert dict(loading_peaks(7e9, 2, 8, 3)) == {
-        "from_pretrained, fp32": 8 * 28e9,
-        "from_pretrained, 16 bit (torch_dtype)": 8 * 14e9,
-        "from_pretrained, fp32, low_cpu_mem_usage=False": 2 * 8 * 28e9,
+        "from_pretrained in fp32": 8 * 28e9,
+        "from_pretrained in 16 bit (torch_dtype)": 8 * 14e9,
+        "from_pretrained in fp32 (low_cpu_mem_usage=False)": 2 * 8 * 28e9,
         "from_pretrained under zero.Init": 5e9,
         "zero_to_fp32.py": 28e9 + 5e9,
     }
     assert dict(loading_peaks(7e9, 2, 8, 3, on_host=0.5))["from_pretrained under zero.Init"] == 5e9 + 7e9
     assert dict(loading_peaks(7e9, 2, 8, 2))["zero_to_fp32.py"] == 2 * 28e9  # merged into one vector
     assert "zero_to_fp32.py" not in dict(loading_peaks(7e9, 2, 8, 0))
+    assert "zero_to_fp32.py" not in dict(loading_peaks(7e9, 2, 8, 3, swapped=True))
 
 
 def test_reports_of_loading_lie_between_the_model_once_and_twice_a_rank() -> None:
     """DeepSpeed issue 1814: 3 billion parameters on 4 ranks took 70 GB; issue 3722: 15 billion on 8 more than 500."""
     for parameters, ranks, seen in ((3e9, 4, 70e9), (15e9, 8, 500e9)):
         peaks = dict(loading_peaks(parameters, 2, ranks, 3))
-        once, twice = peaks["from_pretrained, fp32"], peaks["from_pretrained, fp32, low_cpu_mem_usage=False"]
+        once, twice = (peaks[f"from_pretrained in fp32{way}"] for way in ("", " (low_cpu_mem_usage=False)"))
         assert once < seen < twice
 
 
@@ -363,15 +426,43 @@ def test_eight_whole_models_fit_into_two_terabytes_and_not_into_128_gigabytes(dr
     assert found.host_capacity_bytes == {"2 TB": 2e12, "128 GB": 128e9}[dram]
     asked = Checkpointing(seven_b(dram))
     ways = {way.way: way.fits for way in _loading(asked, found.host_capacity_bytes)}
-    assert ways["from_pretrained, fp32"] is fits
+    assert ways["from_pretrained in fp32"] is fits
     assert ways["from_pretrained under zero.Init"] is True
 
 
-def test_a_finding_names_the_ways_that_do_not_fit_and_one_that_does() -> None:
+def test_a_finding_names_the_ways_that_do_not_fit_and_no_other() -> None:
     found = cost(scenario(deepspeed(3), dram="2 GB", nvme=FAST))
     (finding,) = (each for each in found.findings if each.code == "host-memory-loading")
-    assert "from_pretrained, fp32 (" in finding.message
-    assert "under zero.Init" in finding.remedy
+    assert "from_pretrained in fp32 with " in finding.message
+    assert "zero.Init" not in finding.message
+
+
+def test_a_peak_that_leaves_next_to_nothing_is_told() -> None:
+    peak = cost(scenario(deepspeed(3), nvme=FAST)).operations[2].host_peak_bytes
+    for capacity, left in ((peak / 0.96, True), (peak / 0.94, False), (peak * 0.99, False)):
+        found = cost(scenario(deepspeed(3), dram=f"{capacity / 1e6:.3f} MB", nvme=FAST))
+        told = [each.message for each in found.findings if each.code == "host-memory-tight"]
+        assert any("load checkpoint leaves " in message for message in told) is left
+
+
+def test_of_swapped_states_it_is_told_what_is_different() -> None:
+    found = cost(scenario(deepspeed(3, offload_optimizer={"device": "nvme", "nvme_path": "/l"}), nvme=FAST))
+    assert any("swap files" in note for note in found.notes)
+    assert not any("swap files" in note for note in cost(scenario(deepspeed(3), nvme=FAST)).notes)
+
+
+def test_rates_of_processes_have_two_digits_and_a_grade() -> None:
+    (note,) = (each for each in cost(scenario(deepspeed(3), nvme=FAST)).notes if "torch.save" in each)
+    assert "torch.save writes 0.55 GB/s a process (derived)" in note
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_line_is_wider_than_there_is_and_no_label_is_cut(width: int) -> None:
+    found = cost(scenario({"ddp": {}}, dram="1 GB", nvme=FAST)).as_json()
+    text = render_saving(found, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "NO" in text
 
 
 def test_the_share_of_training_falls_with_the_interval() -> None:
@@ -399,5 +490,5 @@ def test_bytes_add_up_over_the_ranks() -> None:
 
 
 def test_a_strategy_without_checkpoints_is_refused() -> None:
-    with pytest.raises(InputError, match="found the strategy pipeline; expected ddp or deepspeed"):
+    with pytest.raises(InputError, match="found the strategy pipeline; expected ddp or deepspeed, the only ones"):
         Checkpointing(replace(scenario({"ddp": {}}), strategy=Pipeline(stages=2)))

@@ -202,6 +202,11 @@ CHANGES = {
     ),
     "clash with the file": ("strategy.deepspeed.train_micro_batch_size_per_gpu=8", "scenario.yaml:6"),
     "learnt positions": ("model=gpt2", "scenario.yaml:5:20: training.sequence_length"),
+    "a key of a list": (
+        "topology.node.nvme.count=4",
+        'found "count"; expected an index below 1, as nvme is a list; nearest topology.node.nvme.0.count',
+    ),
+    "beyond the end of a list": ("topology.node.nvme.1.count=4", 'found "1"; expected an index below 1, as nvme is a'),
     "too few nodes": ("nodes=0", "--set nodes=0: nodes: found 0"),
     "broken YAML": ("training={", "--set training={"),
 }

@@ -230,12 +230,12 @@ def test_with_overlap_the_host_waits_for_the_device_after_a_reduced_backward(sta
     assert not [op for op in step.ops[: first.number] if op.host_waits]
 
 
-def test_without_overlap_the_host_runs_ahead_until_it_reads_the_overflow_flag() -> None:
+def test_without_overlap_the_host_runs_ahead_until_it_reads_the_overflow_flag_and_the_norm() -> None:
     step = step_of(zero(2, synchronized_timer=False), gradient_accumulation_steps=2)
     waiting = [op for op in step.ops if op.host_waits]
-    flag = next(op for op in step.ops if op.name == "all-reduce overflow flag")
-    assert [op.number for op in waiting] == [flag.number + 1]
-    assert flag.number in waiting[0].host_waits
+    scalars = [op.number for op in step.ops if op.name in ("all-reduce overflow flag", "all-reduce norm")]
+    assert [op.number for op in waiting] == [number + 1 for number in scalars]
+    assert all(number in op.host_waits for number, op in zip(scalars, waiting, strict=True))
     assert {op.stream for op in step.ops} == {COMPUTE, NCCL}
 
 
@@ -245,6 +245,17 @@ def test_the_overflow_check_reads_each_tensor_twice_and_keeps_nothing() -> None:
     (check,) = [op for op in step.ops if op.name == "test gradient for inf and nan"]
     assert check.work == Pass(2 * 2 * PARTITION, "reduction", 16 * (2 + 2 * 4 + 2))
     assert check.acquires == ()
+
+
+@pytest.mark.parametrize(("stage", "precision", "checks", "reads"), [
+    (2, "bf16", True, 2), (2, "bf16", False, 0), (2, "fp16", True, 2), (2, "fp32", True, 1),
+    (3, "bf16", True, 1), (3, "fp16", True, 2),
+])  # fmt: skip
+def test_the_host_reads_the_flag_and_whether_the_norm_is_finite(
+    stage: int, precision: str, checks: bool, reads: int
+) -> None:
+    config = replace(zero(stage, synchronized_timer=False), check_grad_overflow=checks)
+    assert sum(op.host.reads for op in step_of(config, precision=precision).ops) == reads
 
 
 @pytest.mark.parametrize("dtype", [None, "fp32"])

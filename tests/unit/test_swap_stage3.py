@@ -192,7 +192,7 @@ def test_a_gather_waits_for_all_reads_and_the_next_shard_is_read_ahead() -> None
         up = next(op for op in forward if op.name == f"copy shard l{index}.weight to the GPU")
         assert read.number in up.host_waits
         assert up.number == read.number + 1 or index > 0
-    assert all(op.work == Transfer(2 * SHARD, "nvme", "dram") for op in reads)
+    assert all(op.work == Transfer(2 * SHARD, "nvme", "dram", batch=8 * MIB) for op in reads)
 
 
 def test_shards_in_swap_buffers_are_pageable_to_cuda() -> None:
@@ -261,15 +261,16 @@ def test_direct_storage_reads_into_the_gpu_and_writes_from_host_memory() -> None
 
 
 @pytest.mark.parametrize(
-    ("aio", "batch"),
+    ("aio", "batch", "in_turn"),
     [
-        (Aio(), 0),
-        (Aio(single_submit=True), 0),  # more system calls, no more waiting
-        (Aio(overlap_events=False), 8 * MIB),
-        (Aio(overlap_events=False, queue_depth=4, intra_op_parallelism=3, block_size=MIB // 2), 6 * MIB),
+        (Aio(), 8 * MIB, False),
+        (Aio(single_submit=True), 8 * MIB, False),  # more system calls, no more waiting
+        (Aio(queue_depth=1), MIB, True),
+        (Aio(overlap_events=False), 8 * MIB, True),
+        (Aio(overlap_events=False, queue_depth=4, intra_op_parallelism=3, block_size=MIB // 2), 6 * MIB, True),
     ],
 )
-def test_a_batch_is_what_is_asked_for_at_once(aio: Aio, batch: float) -> None:
+def test_a_batch_is_what_is_asked_for_at_once(aio: Aio, batch: float, in_turn: bool) -> None:
     step = step_of(config(NVME, NVME_PARAMETERS, aio))
     works = [op.work for op in step.ops if op.stream in (READ, WRITE) and isinstance(op.work, Transfer)]
-    assert {work.batch for work in works} == {batch}
+    assert {(work.batch, work.in_turn) for work in works} == {(batch, in_turn)}

@@ -89,4 +89,16 @@ def test_the_tables_say_what_the_rows_say() -> None:
     assert "NVMe, NVMe  " in text
     assert max(map(len, text.splitlines())) <= 100
     curve = render_amortised([point.as_json() for point in amortised(given, [1, 2])])
-    assert [line.split()[:2] for line in curve.splitlines()[2:]] == [["1", "1"], ["1", "2"]]
+    assert curve.splitlines()[1].split("  ")[0] == "optimizer, params"
+    assert [line.count(" x ") for line in curve.splitlines()[:2]] == [1, 2]  # the head, and a column for each batch
+    narrow = render_amortised([point.as_json() for point in amortised(given, [1, 2, 3])], width=40)
+    assert max(map(len, narrow.splitlines()[1:])) <= 40
+
+
+def test_what_fits_is_what_others_are_compared_with() -> None:
+    """80 GB hold 2 x 8 bytes of 6.4e9 parameters, not 16 of them: HBM is out on one GPU."""
+    big = {"layers": 8, "hidden": 8192, "heads": 64, "ffn": 28672, "vocab": 4096}
+    rungs = tiers(scenario(model=big, gpus=1, accumulation=1))
+    assert [rung.fits for rung in rungs[:2]] == [False, True]
+    assert rungs[1].relative_throughput == 1.0
+    assert "fastest that fits: DRAM" in render_tiers([rung.as_json() for rung in rungs])

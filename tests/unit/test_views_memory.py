@@ -6,10 +6,11 @@ import pytest
 
 from tests.timelines import FORWARD_SECONDS, MATMUL, MB, many, played, supply, tiny
 from zerosim.errors import Finding
+from zerosim.report.text import render
 from zerosim.resources import Supply
 from zerosim.step import Buffer, Op, Step
 from zerosim.timeline import Timeline
-from zerosim.views import Choices, Facts, memory, summarize
+from zerosim.views import Choices, Facts, Summary, memory, summarize
 from zerosim.views.allocator import CachingAllocator, rounded, segment_size
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -293,6 +294,44 @@ def test_a_combination_takes_each_part_once() -> None:
 
 def test_what_cannot_be_saved_is_said() -> None:
     assert finding(tiny(capacity=51 * MB)).remedy.startswith("Nothing that acts on what is held saves 499 MB")
+
+
+def busy_step(ops: tuple[Op, ...], *sizes: float) -> Summary:
+    """On a GPU with room for 1.5 GiB, 50 MB of which are overhead."""
+    buffers = tuple(Buffer(f"b{index}", "buffers", size) for index, size in enumerate(sizes))
+    step = Step(ops, buffers, frozenset(), {}, micro_batches=1).check()
+    return summarize(played(step, [FORWARD_SECONDS] * len(ops), supply(capacity=1.5 * GIB)), facts())
+
+
+def test_room_in_pieces_probably_ends_the_run() -> None:
+    """2 MiB are cut from the cached 1 GiB, whose rest is too small for the next one, and no other segment fits."""
+    ops = (
+        Op(0, "a", "compute", MATMUL, acquires=(0,), releases=(0,)),
+        Op(1, "b", "compute", MATMUL, acquires=(1,)),
+        Op(2, "c", "compute", MATMUL, acquires=(2,), releases=(1, 2), phase="backward"),
+    )
+    summary = busy_step(ops, GIB, 2 * MIB, GIB)
+    (found,) = [each for each in summary.findings if each.severity == "error"]
+    assert summary.fits
+    assert found.code == "fragmentation"
+    assert found.message.startswith(
+        "gpu: the run would probably stop at c (backward), out of memory: 1.126 GB of 1.611"
+    )
+    assert "no room in one piece for one request of the step" in found.message
+    assert render(summary).split("\n")[1] == "PROBABLY DOES NOT FIT: gpu, no room in one piece (see findings)"
+
+
+def test_before_it_gives_up_the_allocator_waits_for_the_streams() -> None:
+    """The host has given back what `side` still uses for 3 s: it waits, flushes and goes on."""
+    ops = (
+        Op(0, "a", "compute", MATMUL, acquires=(0,)),
+        Op(1, "b", "side", MATMUL, after=(0,), releases=(0,)),
+        Op(2, "c", "compute", MATMUL, acquires=(1,), releases=(1,)),
+    )
+    summary = busy_step(ops, GIB, GIB)
+    assert summary.memory["gpu"].allocator_flushes == 1
+    assert summary.memory["gpu"].reserved_bytes == GIB + 50 * MB
+    assert [each.code for each in summary.findings if each.severity != "note"] == ["allocator-flush"]
 
 
 def test_the_cache_is_flushed_before_memory_is_short() -> None:

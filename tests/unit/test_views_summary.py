@@ -22,6 +22,9 @@ MEMORY_KEYS = {
     *("activations_bytes", "buffers_bytes", "overhead_bytes", "peak_at"),
 }
 NOTE = Finding("unused-key", "note", "a key changes nothing")
+CROWDED = Finding(
+    "cpu-oversubscribed", "warning", "Threads share cores. The CPU's work takes 2 s instead of 1 s.", "Bind them."
+)
 FACTS = Facts("tiny", 1, 2, tokens=270.0, samples=54.0, model_flops=1350.0, peak_flops=100.0, findings=(NOTE,), seed=7)
 
 
@@ -59,11 +62,38 @@ def test_rates_of_tiny() -> None:
     assert summary.mfu == pytest.approx(0.5)
 
 
-def test_findings_of_the_scenario_come_first() -> None:
+def test_the_weightiest_finding_comes_first() -> None:
     summary = summarize(tiny(capacity=400 * MB), FACTS)
-    assert summary.findings[0] == NOTE
+    assert summary.findings[-1] == NOTE
     assert not summary.fits
-    assert [f.code for f in summary.findings] == ["unused-key", "out-of-memory"]
+    assert [f.code for f in summary.findings] == ["out-of-memory", "unused-key"]
+    warning = Finding("drive-cache", "warning", "Caches are small.")
+    told = summarize(offloaded(), replace(FACTS, findings=(NOTE, warning, CROWDED))).findings
+    assert [f.code for f in told] == ["transfer-bound", "cpu-oversubscribed", "drive-cache", "unused-key"]  # 11 s, 3 s
+
+
+def test_advice_on_the_cpu_promises_nothing_where_its_work_is_hidden() -> None:
+    def told(timeline: Timeline) -> Finding:
+        (found,) = (
+            f for f in summarize(timeline, replace(FACTS, findings=(CROWDED,))).findings if f.code == CROWDED.code
+        )
+        return found
+
+    def beside_a_drive(seconds: float) -> Timeline:
+        """Adam of 2 s while the drive is read, which takes so long."""
+        program = Program()
+        read = program.add("nvme.read", takes(nvme=10.0 * seconds), work=Transfer(10, "nvme", "dram"))
+        adam = program.add("host", takes(dram=20.0), work=HostCompute("optimizer", 2.0, 20.0))
+        program.add("compute", takes(sm=10.0), waits=[read, adam])
+        return program.play(supply(nvme=10.0, dram=10.0, sm=10.0))
+
+    assert told(beside_a_drive(1.0)) == CROWDED  # 1 s of 3 s is exposed
+    assert told(beside_a_drive(9.0)) == Finding(
+        "cpu-oversubscribed",
+        "note",
+        "Threads share cores. The CPU's work takes 2 s instead of 1 s, hidden behind copies: no gain now.",
+        "Should copies become faster: bind them.",
+    )
 
 
 def test_communication_bound_names_the_resource() -> None:
@@ -115,7 +145,7 @@ def test_transfer_bound_is_judged_by_the_critical_path() -> None:
     found = bound(offloaded())
     assert list(found) == ["transfer-bound"]
     message, remedy = found["transfer-bound"].message, found["transfer-bound"].remedy
-    assert "47.8 % of the step (11 s) hangs on copies between tiers" in message
+    assert "47.8 % of the critical path (11 s) are copies between tiers" in message
     assert "what limits most of it (43.5 %) is nvme (busy 43.5 % of the step)" in message
     assert remedy.startswith("Set pipeline_read and pipeline_write")
     assert "or more gradient_accumulation_steps" in remedy
@@ -146,7 +176,7 @@ def test_a_drive_that_the_cpu_hides_is_not_what_binds() -> None:
     program.add("compute", takes(sm=10.0), waits=[adam])
     found = bound(program.play(supply(nvme=10.0, dram=10.0, sm=10.0)))
     assert list(found) == ["cpu-optimizer-bound"]
-    assert "83.3 % of the step (5 s) hangs on work of the CPU" in found["cpu-optimizer-bound"].message
+    assert "83.3 % of the critical path (5 s) are work of the CPU" in found["cpu-optimizer-bound"].message
     assert found["cpu-optimizer-bound"].remedy.startswith("Take DeepSpeed's own optimizer (no torch_adam)")
 
 

@@ -141,8 +141,8 @@ def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Sce
     "--with", "others", multiple=True, metavar="FILE", help="A scenario that stands for its rung. Repeatable."
 )
 @click.option("--tiers", is_flag=True, help="Instead: the same step with its states in HBM, DRAM, NVMe.")
-@click.option("--accumulation", metavar="N,...", help="With --tiers: the curve over gradient accumulation steps.")
-@click.option("--micro-batch", metavar="N,...", help="With --tiers: the curve over micro-batch sizes.")
+@click.option("--accumulation", metavar="N,...", help="The curve over gradient accumulation steps; implies --tiers.")
+@click.option("--micro-batch", metavar="N,...", help="The curve over micro-batch sizes; implies --tiers.")
 def ladder(
     scenario: str,
     changes: tuple[str, ...],
@@ -193,7 +193,7 @@ def _ladder_of_tiers(asked: Scenario, as_json: bool, accumulations: list[int], m
     if as_json:
         print_json({"tiers": rows, "amortised": points})
     else:
-        print_text(render_tiers(rows, width()) + (f"\n{render_amortised(points)}" if points else ""))
+        print_text(render_tiers(rows, width()) + (f"\n{render_amortised(points, width())}" if points else ""))
 
 
 def _counts(option: str, text: str | None) -> list[int]:

@@ -1,8 +1,12 @@
 """The drives of a node as one: every rank of the node reads from and writes to all of them.
 
-They are striped (aio swaps to one directory), so their rates add up, less what striping costs. Writing goes at the
-drives' first rate until their caches are full, then at the rate that they can keep up; what a step writes is taken to
-find the caches empty. Where the drives hang is not asked: on no machine of the catalogue is the way to them the limit.
+They are striped (aio swaps to one directory), so their rates add up, less what striping costs. Where they hang is not
+asked: on no machine of the catalogue is the way to them the limit.
+
+Writing goes at the drives' first rate until their caches are full, then at the rate that they keep up, at which caches
+drain all the time, also between writes. So step after step, a step takes the longer of two times: its own with caches
+that are empty when it begins, which is what is priced, and what it writes at the rate that is kept up (`least`). Where
+the second is longer, caches are fuller after each step, and in the end full; that is told, not played.
 """
 
 from __future__ import annotations
@@ -40,6 +44,10 @@ class Drives(NamedTuple):
     def striped(self) -> float:
         """The part of their rates that is reached together."""
         return constant("nvme.raid0_eff") if self.number > 1 else 1.0
+
+    def least(self, written: float) -> float:
+        """Seconds of a step that writes so many bytes, one of many."""
+        return written / (self.striped * self.sustained)
 
     def writes(self, written: float) -> float:
         """Bytes/s of writing, on paper, in a step that writes so many bytes: the cache takes the first of them."""

@@ -6,7 +6,7 @@ alone. Nothing is judged that the user did not choose: a step without work on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from zerosim.errors import Finding
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.launch import Launch
 from zerosim.step import HostCompute, Transfer, Work
-from zerosim.units import show_seconds, show_size
+from zerosim.units import show_rate, show_seconds, show_size
 
 WORTH_TELLING = 1.05  # by how much something takes longer before it is told; a choice
 
@@ -46,7 +46,20 @@ class _Delay(NamedTuple):
 
 def findings(loads: Sequence[Load], machine: Machine, launch: Launch, supply: Supply) -> tuple[Finding, ...]:
     """At most one of each code: that of the ranks that lose most."""
-    return (*_threads(loads, machine, launch), *_far(loads, supply), *_caches(loads))
+    return (*_threads(loads, machine, launch), *_far(loads, supply), *_queues(loads, supply))
+
+
+class Floor(NamedTuple):
+    """Seconds that steps take at least in the long run; the finding is worth telling where one alone takes less."""
+
+    seconds: float
+    finding: Finding
+
+
+def floors(loads: Sequence[Load]) -> tuple[Floor, ...]:
+    """What a single step does not show."""
+    slowest = max(_caches(loads), key=lambda floor: floor.seconds, default=None)
+    return () if slowest is None else (slowest,)
 
 
 def _worst(delays: Sequence[_Delay]) -> _Delay | None:
@@ -63,10 +76,11 @@ def _threads(loads: Sequence[Load], machine: Machine, launch: Launch) -> Iterato
     seating = Seating.of(machine, better)
     delays = []
     for load in loads:
-        home, other = load.site.home, seating.seat(load.site.rank).home
+        home, others = load.site.home, [seat.home for seat in seating.kinds(load.ranks.ranks) if seat.home]
         works = {work: times for work, times in load.works.items() if isinstance(work, HostCompute)}
-        if works and home and other and home.cores:
-            delays.append(_Delay(load, processor.seconds(works, home), processor.seconds(works, other)))
+        if works and home and others and home.cores:
+            then = max(processor.seconds(works, other) for other in others)
+            delays.append(_Delay(load, processor.seconds(works, home), then))
     worst = _worst(delays)
     if worst and worst.load.site.home:
         yield _of_threads(worst, worst.load.site.home, worst.load.site.local, better)
@@ -89,8 +103,7 @@ def _of_threads(delay: _Delay, home: Home, ranks: int, better: Launch) -> Findin
         code, how = "cpu-threads", f"Each rank computes with {each}: {used} of {home.cores} cores"
     else:
         code, how = "cpu-unbound", "The ranks' threads and memory lie on all sockets"
-    message = f"{how}. The CPU's work of a step takes {show_seconds(delay.now)} instead of {show_seconds(delay.then)}."
-    return Finding(code, "warning", message, _remedy(better))
+    return Finding(code, "warning", f"{how}. The CPU's work of a step {delay.told}.", _remedy(better))
 
 
 def _remedy(better: Launch) -> str:
@@ -106,11 +119,12 @@ def _remedy(better: Launch) -> str:
 
 def _far(loads: Sequence[Load], supply: Supply) -> Iterator[Finding]:
     """Ranks bound to another socket than their GPU's: their copies cross the link between the sockets."""
-    delays = [
-        _Delay(load, _copies(load, load.site, supply), _copies(load, replace(load.site, crossing=Crossing()), supply))
-        for load in loads
-        if load.site.far
-    ]
+    delays = []
+    for load in loads:
+        if load.site.far:
+            works = _copies(load, {"gpu", "dram"})
+            straight = replace(load.site, crossing=Crossing())
+            delays.append(_Delay(load, _seconds(works, load.site, supply), _seconds(works, straight, supply)))
     worst = _worst(delays)
     if worst:
         count = sum(len(delay.load.ranks.ranks) for delay in delays)
@@ -125,28 +139,52 @@ def _far(loads: Sequence[Load], supply: Supply) -> Iterator[Finding]:
         )
 
 
-def _copies(load: Load, site: Site, supply: Supply) -> float:
-    """Seconds of the copies between GPU and host memory, one after the other."""
-    return sum(
-        times * transfer(work, site).alone(supply)
+def _queues(loads: Sequence[Load], supply: Supply) -> Iterator[Finding]:
+    """Requests to drives that are too few or too small, or wait for each other."""
+    delays = []
+    for load in loads:
+        works = {work: times for tier in ("gpu", "dram") for work, times in _copies(load, {tier, "nvme"}).items()}
+        free = {work._replace(batch=0.0, in_turn=False): times for work, times in works.items()}
+        delays.append(_Delay(load, _seconds(works, load.site, supply), _seconds(free, load.site, supply)))
+    worst = _worst(delays)
+    if worst:
+        asked = next(work for work in worst.load.works if isinstance(work, Transfer) and work.batch)
+        waits = ", all of which has to end before more is asked for" if asked.in_turn else ""
+        yield Finding(
+            code="drive-queue",
+            severity="warning",
+            message=(
+                f"A rank asks the drives for {show_size(asked.batch)} at once (aio: block_size x queue_depth x "
+                f"intra_op_parallelism){waits}: reading and writing {worst.told} in a step."
+            ),
+            remedy=f"Raise aio.queue_depth or aio.block_size{', with overlap_events: true' if asked.in_turn else ''}.",
+        )
+
+
+def _copies(load: Load, tiers: Set[str]) -> dict[Transfer, int]:
+    """Copies between these two tiers, and how often each."""
+    return {
+        work: times
         for work, times in load.works.items()
-        if isinstance(work, Transfer) and {work.source, work.target} == {"gpu", "dram"}
-    )
+        if isinstance(work, Transfer) and {work.source, work.target} == tiers
+    }
 
 
-def _caches(loads: Sequence[Load]) -> Iterator[Finding]:
-    """Drives that cannot keep up the rate at which they take the first bytes."""
+def _seconds(works: Mapping[Transfer, int], site: Site, supply: Supply) -> float:
+    """Seconds of copies, one after the other."""
+    return sum(times * transfer(work, site).alone(supply) for work, times in works.items())
+
+
+def _caches(loads: Sequence[Load]) -> Iterator[Floor]:
+    """Drives that cannot keep up the rate at which they take the first bytes (the rule: `drives`)."""
     for load in loads:
         written, drives = load.site.written, load.site.drives
         if drives and written and drives.sustained < drives.write:
-            least = written / (drives.sustained * drives.striped)
-            yield Finding(
-                code="drive-cache",
-                severity="note" if written <= drives.cache else "warning",
-                message=(
-                    f"A step writes {show_size(written)} to the drives of a node, whose caches take "
-                    f"{show_size(drives.cache)}. Once these are full no step is shorter than {show_seconds(least)}."
-                ),
-                remedy="Drives that keep up their rate of writing, or more of them.",
+            least, lasting = drives.least(written), drives.striped * drives.sustained
+            message = (
+                f"A step writes {show_size(written)} to the drives of a node, which keep up {show_rate(lasting)} and "
+                f"take more only while their caches of {show_size(drives.cache)} last. "
+                f"With full caches a step takes at least {show_seconds(least)}."
             )
-            return
+            remedy = "Drives that keep up their rate of writing, or more of them."
+            yield Floor(least, Finding("drive-cache", "warning", message, remedy))

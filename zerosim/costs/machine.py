@@ -46,7 +46,9 @@ class Machine:
         if fabric.joins_nvlink():
             return self.topology.graph
         devices, links = self.topology.nodes[host].placed(host)
-        return graph_of([*devices, *fabric.switches()], [*links, *fabric.links((host,))])
+        outside = fabric.links((host,))
+        met = {link.target for link in outside}
+        return graph_of([*devices, *(each for each in fabric.switches() if each.name in met)], [*links, *outside])
 
     def device(self, host: int, name: str) -> Device:
         device: Device = self.graph(host).nodes[name]["device"]

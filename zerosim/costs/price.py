@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from zerosim.costs import compute, processor, transfers
 from zerosim.costs.collectives import collective
-from zerosim.costs.findings import Load, findings
+from zerosim.costs.findings import Floor, Load, findings, floors
 from zerosim.costs.groups import Layout, Spread, layout, members_of
 from zerosim.costs.host import issue_seconds
 from zerosim.costs.machine import Machine
-from zerosim.costs.site import Site, survey
+from zerosim.costs.site import DEFAULT_LAUNCH, Site, survey
 from zerosim.costs.supply import supply
 from zerosim.errors import Finding
 from zerosim.resources import Demand, RankClass, Supply
@@ -25,18 +25,21 @@ from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
 from zerosim.step import Attention, Collective, Group, HostCalls, HostCompute, Matmul, Pass, Step, Transfer, Work
 
-DEFAULT_LAUNCH = Launch()
 Kind = tuple[Work | None, HostCalls]  # what a demand depends on, in one class
 
 
 class Priced(NamedTuple):
-    """What the engine plays. `demands[c][i]` is what op i of the program of class c needs there."""
+    """What the engine plays. `demands[c][i]` is what op i of the program of class c needs there.
+
+    `floors` are told of a step that is shorter.
+    """
 
     classes: tuple[RankClass, ...]
     demands: dict[str, list[Demand]]
     supply: Supply
     notes: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    floors: tuple[Floor, ...] = ()
 
 
 @dataclass(slots=True)
@@ -104,6 +107,7 @@ def price(steps: Sequence[Step], topology: Topology, launch: Launch = DEFAULT_LA
         supply=given,
         notes=_notes([kind for each in programs for kind in each.kinds], sites, [s for each in spreads for s in each]),
         findings=findings(loads, machine, launch, given),
+        floors=floors(loads),
     )
 
 

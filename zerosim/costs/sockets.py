@@ -2,7 +2,8 @@
 
 A rank that is bound to its share of the cores is at home on the socket of these cores and has its host memory there.
 One that is not bound runs, and has its memory, on all sockets evenly: of S sockets (S-1)/S of it is far from whoever
-looks. Ranks whose homes overlap share the cores and the memory of both. Sources: spec/launch.py.
+looks, and each has to give 1/S of the bytes, so that S of them give S times what the slowest does. Ranks whose homes
+overlap share the cores and the memory of both. Sources: spec/launch.py.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Places = tuple[int, ...]  # sockets, by their place in the node
 
 
 class Home(NamedTuple):
-    """The sockets of a rank's processes: how many, what they have together, and who shares it.
+    """The sockets of a rank's processes: how many, what they give together, and who shares it.
 
     `ranks`, itself included, run `threads` threads each; `crowded`: all threads of the node are more than its cores.
     """
 
     sockets: int
     dram: float  # bytes/s on paper
+    uneven: bool  # some memory is faster, and waits for the slowest
     cores: int
     ranks: int
     threads: int
@@ -86,8 +88,8 @@ class Seating:
 
     def kinds(self, ranks: Iterable[int]) -> set[Seat]:
         """All seats on the nodes of these ranks."""
-        hosts = {self.machine.hosts[rank] for rank in ranks}
-        different = {id(self.machine.topology.nodes[host]): host for host in hosts}
+        hosts = dict.fromkeys(map(self.machine.hosts.__getitem__, ranks))
+        different = {id(self.machine.topology.nodes[host]): host for host in reversed(hosts)}  # the first of each
         return {seat for host in different.values() for seat in self._seats(host)}
 
     def _seats(self, host: int) -> tuple[Seat, ...]:
@@ -136,14 +138,15 @@ def _places(sockets: int, ranks: int, launch: Launch) -> list[Places]:
 
 
 def _home(place: Places, places: Sequence[Places], sockets: Sequence[_Socket], launch: Launch) -> Home | None:
-    dram = sum(sockets[s].dram for s in place)
-    if not dram:
+    rates = [sockets[s].dram for s in place if sockets[s].dram]
+    if not rates:
         return None
     cores = sum(socket.cores for socket in sockets)
     threads = launch.threads(cores, len(places)) if cores else 0
     return Home(
         sockets=len(place),
-        dram=dram,
+        dram=len(rates) * min(rates),
+        uneven=min(rates) < max(rates),
         cores=sum(sockets[s].cores for s in place),
         ranks=sum(1 for other in places if not set(place).isdisjoint(other)),
         threads=threads,

@@ -1,13 +1,14 @@
 """What a machine gives: the rate of every resource of every class, the capacity of every tier, and their names.
 
-Only here and in `Site.resource` are resource names made. Rates are those on paper; what of them can be reached is said
-by each use. Resources of a class:
+Only here, in `Site.resource` and in `files` are resource names made. Rates are those on paper; what of them can be
+reached is said by each use. Resources of a class:
     sm hbm nvlink                                     of its first GPU
     pcie.h2d pcie.d2h pcie.both (or c2c. ...)         of that GPU's link to its host, each direction and both together
     uplink.h2d uplink.d2h uplink2.h2d ...             of the PCIe switches above it, the nearest first
     sockets.into sockets.out                          of all links between its socket and the others
     dram cpu                                          of the sockets where its processes are at home
     nic nvme                                          of its node, all together
+    requests.read requests.write                      to the drives, of its rank, at most at the rate of these
     leaf                                              uplinks of its leaf switch
 """
 
@@ -28,6 +29,7 @@ from zerosim.units import show_flops, show_rate
 _GIB, _MIB = 2.0**30, 2.0**20
 _WAYS = {"h2d": "to the GPU", "d2h": "from the GPU"}
 _CROSSING = {"into": "into", "out": "out of"}
+_ASKED = {"read": "reads of", "write": "writes to"}
 _FABRICS = {
     "ethernet": "Ethernet",
     "infiniband": "InfiniBand",
@@ -98,7 +100,7 @@ def _way_to_host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
         shared = _sharers(other.uplinks[level].ranks for other in meeting)
         for way, words in _WAYS.items():
             carried = f"{_pcie(above)} {show_rate(above.bandwidth)}"
-            collected.add(site, f"{name}.{way}", above.bandwidth, f"{carried} uplink of a switch {words}, {shared}")
+            collected.add(site, f"{name}.{way}", above.bandwidth, f"{carried} switch uplink {words}, {shared}")
     for (way, words), through in zip(_CROSSING.items(), site.crossing, strict=True):
         label = f"links between sockets {show_rate(through.rate)} {words} that of the GPU"
         collected.add(site, f"sockets.{way}", through.rate, label)
@@ -120,11 +122,14 @@ def _host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
         homes = [other.home for other in sites if other.home and other.resource("dram") == site.resource("dram")]
         shared = _sharers(each.ranks for each in homes)
         of = "" if home.sockets == 1 else f" of {home.sockets} sockets"
+        of += ", each at the rate of the slowest" if home.uneven else ""
         collected.add(site, "dram", home.dram, f"host memory {show_rate(home.dram)}{of}, {shared}")
         moves = core_rate(home)
         collected.add(site, "cpu", moves, f"CPU, {home.cores} cores, {show_rate(moves)} to memory, {shared}")
     if drives is not None:
         collected.add(site, "nvme", drives.read, f"NVMe {show_rate(drives.read)}, {drives.number} per node")
+        for way, words in _ASKED.items():
+            collected.add(site, f"requests.{way}", drives.read, f"few {words} NVMe in flight (aio)")
 
 
 def _network(collected: _Rates, site: Site) -> None:

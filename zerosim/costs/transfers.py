@@ -4,7 +4,8 @@ Rules: GPU and host are joined by PCIe or C2C, of which each direction is a reso
 that lie the uplinks of PCIe switches. Host memory is read and written through one rate, and so are the drives. Every
 rank of the node does what the representative does at the same moment (SPMD): on a shared thing a copy counts once for
 each rank that shares it, so its time is that of its share. Copies of a rank whose memory is on another socket than its
-GPU cross the link between them. Constants: catalogue groups `copies`, `dram`, `nvme`.
+GPU cross the link between them. Each request to a drive takes its latency, so that N bytes in flight carry at most
+N / latency (Little's law), whatever the drives could give. Constants: catalogue groups `copies`, `dram`, `nvme`.
 """
 
 from __future__ import annotations
@@ -47,9 +48,13 @@ def transfer(work: Transfer, site: Site) -> Demand:
 def _fixed(part: str, work: Transfer) -> float:
     """Seconds that nobody shares. Requests that wait for each other each cost the drive's software its overhead."""
     if part in ("read", "write"):
-        waits = math.ceil(work.bytes / work.batch) * constant("nvme.request_us") if work.batch else 0.0
-        return (constant(f"nvme.{part}_latency_us") + waits) * _MICROSECOND
+        batches = math.ceil(work.bytes / work.batch) if work.in_turn and work.batch else 0
+        return _latency(part) + batches * constant("nvme.request_us") * _MICROSECOND
     return constant("copies.h2d_launch_us") * _MICROSECOND if part in ("h2d", "d2h") else 0.0
+
+
+def _latency(way: str) -> float:
+    return constant(f"nvme.{way}_latency_us") * _MICROSECOND
 
 
 # --- between GPU and socket ----------------------------------------------------------------------------------------
@@ -110,15 +115,22 @@ def _dram(amount: float, site: Site) -> list[Use]:
 
 
 def _read(work: Transfer, site: Site) -> list[Use]:
-    drives = _drives(work, site)
-    return [Use(site.resource("nvme"), work.bytes * site.local, drives.striped, site.local)]
+    return _asked("read", work, site, _drives(work, site).read)
 
 
 def _write(work: Transfer, site: Site) -> list[Use]:
     """The drives' rate is that of reading; writing reaches less of it, and shares it."""
+    return _asked("write", work, site, _drives(work, site).writes(site.written))
+
+
+def _asked(way: Literal["read", "write"], work: Transfer, site: Site, rate: float) -> list[Use]:
+    """The drives, which give `rate` on paper; and the rank's requests, where they are too few for its share of that."""
     drives = _drives(work, site)
-    share = drives.striped * drives.writes(site.written) / drives.read
-    return [Use(site.resource("nvme"), work.bytes * site.local, share, site.local)]
+    uses = [Use(site.resource("nvme"), work.bytes * site.local, drives.striped * rate / drives.read, site.local)]
+    in_flight = 0.0 if work.in_turn else work.batch / _latency(way)
+    if 0 < in_flight < drives.striped * rate / site.local:
+        uses.append(Use(site.resource(f"requests.{way}"), work.bytes, in_flight / drives.read))
+    return uses
 
 
 def _drives(work: Transfer, site: Site) -> Drives:

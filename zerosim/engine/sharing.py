@@ -11,6 +11,8 @@ fairness of Bonald & Roberts 2015 (Multi-Resource Fairness, SIGMETRICS), which S
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import ge
 
 from zerosim.engine.footprints import Footprint, Rate
 
@@ -77,25 +79,49 @@ def _settled(flows: Sequence[Footprint], waiting: Sequence[int], left: Mapping[i
 
 
 def _cycle(flows: Sequence[Footprint], waiting: Sequence[int], left: Mapping[int, float]) -> dict[int, Rate]:
-    """Rates of flows whose bottlenecks depend on each other: the fixed point of the resources' levels.
+    """Rates of flows whose bottlenecks depend on each other: the fixed point of the levels of what can limit them."""
+    limiting = _limiting([flows[flow] for flow in waiting], left)
+    narrowed = [
+        replace(flows[flow], uses=tuple(use for use in flows[flow].uses if use[0] in limiting)) for flow in waiting
+    ]
+    levels = _levels(narrowed, left)
+    rates = {flow: _offer(narrow, levels) for flow, narrow in zip(waiting, narrowed, strict=True)}
+    return _fitted(flows, rates, left)
 
-    A resource's level is the share of the flows it limits. All levels move together, so that the order of the flows
-    does not matter, and by 1/damping of the way: a flow on k resources passes a change on to k - 1 others at most.
+
+def _limiting(flows: Sequence[Footprint], left: Mapping[int, float]) -> list[int]:
+    """The resources that can be full: all flows at top speed are too much for it, and no other is full before it."""
+    parts: dict[int, list[float]] = {}  # of what is left, by flow, when each does all of its work in a second
+    for place, flow in enumerate(flows):
+        for resource, seconds in flow.uses:
+            parts.setdefault(resource, [0.0] * len(flows))[place] = seconds / left[resource]
+    limiting: list[int] = []
+    for resource in sorted(parts, key=lambda each: (-sum(parts[each]), each)):
+        asked = sum(part * flow.alone.speed for part, flow in zip(parts[resource], flows, strict=True))
+        if asked > 1 and not any(all(map(ge, parts[fuller], parts[resource])) for fuller in limiting):
+            limiting.append(resource)
+    return limiting
+
+
+def _levels(flows: Sequence[Footprint], left: Mapping[int, float]) -> Mapping[int, float]:
+    """The share of each resource that the flows it limits have.
+
+    All levels move together, so that the order of the flows does not matter, and by 1/damping of the way: a flow on k
+    resources passes a change on to k - 1 others at most.
     """
-    damping = max(2, max(len(flows[flow].uses) for flow in waiting) - 1)
-    levels = _fair(flows, waiting, left)
-    crossing = {resource: [flow for flow in waiting if flows[flow].mask >> resource & 1] for resource in levels}
+    damping = max(2, max(len(flow.uses) for flow in flows) - 1)
+    levels = _fair(flows, range(len(flows)), left)
+    crossing = {resource: [flow for flow in flows if flow.mask >> resource & 1] for resource in levels}
     for _ in range(_SWEEPS):
         aims = {
-            resource: _level(left[resource], [_elsewhere(flows[flow], resource, levels) for flow in users])
+            resource: _level(left[resource], [_elsewhere(flow, resource, levels) for flow in users])
             for resource, users in crossing.items()
         }
         moves = {resource: (aims[resource] - level) / damping for resource, level in levels.items()}
         levels = {resource: level + moves[resource] for resource, level in levels.items()}
         if all(abs(moves[resource]) <= _SAME * level for resource, level in levels.items()):
             break
-    rates = {flow: _offer(flows[flow], levels) for flow in waiting}
-    return _fitted(flows, rates, left)
+    return levels
 
 
 def _elsewhere(flow: Footprint, here: int, levels: Mapping[int, float]) -> float:

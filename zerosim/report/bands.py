@@ -10,8 +10,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from zerosim.resources import RankClass
-from zerosim.step import Attention, HostCompute, Matmul, Pass
+from zerosim.step import Attention, Collective, HostCompute, Matmul, Pass
 from zerosim.timeline import Timeline
 from zerosim.views.activity import activity
 from zerosim.views.intervals import Intervals, difference, union
@@ -57,20 +59,31 @@ def layers(timeline: Timeline, rank_class: RankClass) -> list[Band]:
 
 
 class Exposed(NamedTuple):
-    """When the GPU did not compute because of communication, because of copies alone, while the CPU alone computed."""
+    """When the GPU did not compute because of communication, because of copies alone, while the CPU alone computed,
+    and while a collective waited for other ranks and nothing else went on."""
 
     communication: list[tuple[float, float]]
     transfers: list[tuple[float, float]]
     host: list[tuple[float, float]]
+    waits: list[tuple[float, float]]
 
 
 def exposed(timeline: Timeline, rank_class: RankClass) -> Exposed:
-    """The intervals whose lengths `views.breakdown` counts."""
+    """The intervals whose lengths `views.breakdown` counts; it counts waits as idle."""
     seen = activity(seen_by(timeline, rank_class))
     communication = difference(seen.collectives, seen.compute)
     transfers = difference(seen.transfers, union(seen.compute, seen.collectives))
     host = difference(seen.host, union(seen.compute, seen.collectives, seen.transfers))
-    return Exposed(_pairs(communication), _pairs(transfers), _pairs(host))
+    busy = union(seen.compute, seen.collectives, seen.transfers, seen.host)
+    waits = difference(_waiting(timeline, rank_class), busy)
+    return Exposed(_pairs(communication), _pairs(transfers), _pairs(host), _pairs(waits))
+
+
+def _waiting(timeline: Timeline, rank_class: RankClass) -> Intervals:
+    """When a collective of the class could have begun, had the other ranks been there."""
+    ops = timeline.program(rank_class).ops
+    spans = [span for span in timeline.spans[rank_class.name] if isinstance(ops[span.op].work, Collective)]
+    return np.array([(span.ready, span.start) for span in spans]).reshape(-1, 2)
 
 
 def _pairs(intervals: Intervals) -> list[tuple[float, float]]:

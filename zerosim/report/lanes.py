@@ -17,10 +17,12 @@ from zerosim.resources import RankClass
 from zerosim.step import COMPUTE, HOST_STREAM, READ, WRITE, Collective, HostCompute, Op, Transfer
 from zerosim.timeline import Span, Timeline
 from zerosim.units import show_flops, show_seconds, show_size
+from zerosim.views.holders import slowest_of_each
 
 LOW = 0.6  # of the height of a lane: a copy
 OTHERS = 1  # the place of lanes that are not named here: among themselves as they are first used
 PLACES = {COMPUTE: 0, READ: 2, WRITE: 3, HOST_STREAM: 4}
+TITLES = {READ: "NVMe reads", WRITE: "NVMe writes", HOST_STREAM: "CPU"}
 
 
 class Scale(NamedTuple):
@@ -61,8 +63,16 @@ def streams(timeline: Timeline, rank_class: RankClass, scale: Scale, height: flo
         told = tooltip(op, span, timeline) if mark.width >= TOOLTIP_FROM else ""
         marks.append(mark._replace(tooltip=told, share=LOW if isinstance(op.work, Transfer) else 1.0))
     order = sorted(by_stream, key=lambda stream: PLACES.get(stream, OTHERS))
-    titles = {HOST_STREAM: "CPU"}
-    return [Lane(titles.get(stream, stream), by_stream[stream], height) for stream in order]
+    return [Lane(TITLES.get(stream, stream), by_stream[stream], height) for stream in order]
+
+
+def stages(timeline: Timeline, shown: RankClass, scale: Scale, height: float, thin: float) -> Iterator[Lane]:
+    """What each stage of a pipeline computes, one below the other; the lane of the one that is shown is higher."""
+    for stage in slowest_of_each(timeline):
+        known = shown if stage.program == shown.program else stage
+        high = height if known is shown else thin
+        computing = [lane.marks for lane in streams(timeline, known, scale, high) if lane.title == COMPUTE]
+        yield Lane(f"compute, rank {known.ranks[0]}", computing[0] if computing else [], high)
 
 
 def host(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> Lane:

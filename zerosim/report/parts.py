@@ -10,12 +10,13 @@ from zerosim.views.summary import Summary, TierUse
 
 CAUSES = {  # the causes of `run --json` that are not collectives
     "wait_for_rank": "waiting for a slower rank",
+    "wait_for_stage": "waiting for another stage",
     "host": "host not ready",
     "transfer": "copies",
     "host_compute": "CPU compute",
     "idle": "nothing to run",
 }
-OWN_CAUSES = frozenset({"host", "idle", "wait_for_rank"})  # no resource of the supply is behind these
+OWN_CAUSES = frozenset({"host", "idle", "wait_for_rank", "wait_for_stage"})  # no resource of the supply is behind these
 MEMORY_LETTERS = {
     "parameters": ("P", "blue"),
     "gradients": ("G", "green"),

@@ -6,6 +6,7 @@ stays small; the same timeline gives the same bytes. Light or dark is the reader
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from zerosim.report.lanes import Lane, Scale
 from zerosim.report.marks import CHARACTER, Mark, drawn, fits, number, text
 from zerosim.report.palette import INKS, Hatch
 from zerosim.resources import RankClass
+from zerosim.step import COMPUTE
 from zerosim.timeline import Timeline
 from zerosim.units import show_seconds
 
@@ -23,8 +25,8 @@ HEAD, AXIS, LEGEND_LINE = 50.0, 26.0, 20.0
 TICK_EVERY = 100  # pixels between ticks of the axis, at least
 NARROWEST = 400  # pixels of the whole picture
 TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
-EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies"}
-BARE = EXPOSED | {"host": "exposed work of the CPU"}
+EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies", "computing": "exposed work of the CPU"}
+BARE = EXPOSED | {"wait": "waits for other ranks"}
 ISSUING = {"issue": "host issues", "wait": "waits"}
 
 HATCHES: dict[Hatch, str] = {
@@ -92,11 +94,16 @@ def render(timeline: Timeline, width: int = 1200, rank_class: str = "", title: s
 
 def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]:
     yield lanes.host(timeline, shown, scale, THIN)
-    yield from lanes.streams(timeline, shown, scale, LANE)
+    own = lanes.streams(timeline, shown, scale, LANE)
+    if len(timeline.steps) > 1:  # a pipeline: the stairs of all stages for the compute of one
+        yield from lanes.stages(timeline, shown, scale, LANE, THIN)
+        own = [lane for lane in own if lane.title != COMPUTE]
+    yield from own
     found = bands.exposed(timeline, shown)
     marks = [_bare("exposed", pair, scale) for pair in found.communication]
     marks += [_bare("copying", pair, scale) for pair in found.transfers]
-    marks += [_bare("host", pair, scale) for pair in found.host]
+    marks += [_bare("computing", pair, scale) for pair in found.host]
+    marks += [_bare("wait", pair, scale) for pair in found.waits]
     yield Lane("exposed", sorted(marks, key=lambda mark: mark.x), THIN)
 
 
@@ -118,6 +125,7 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
     yield "<defs>"
     yield from (_pattern(f"{name}-fill", ink.colour, ink.hatch, ink.dark) for name, ink in INKS.items())
     yield _pattern("copying-fill", "#999999", "dotted", dark=False)
+    yield _pattern("computing-fill", "#666666", "grid", dark=True)
     yield "</defs>"
     yield '<rect class="paper" width="100%" height="100%"/>'
     yield f'<text class="title" x="{number(MARGIN)}" y="24">{text(heading)}</text>'
@@ -128,7 +136,7 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
 
 def _style() -> str:
     """The rules, for this picture alone: it may stand inside a page that has rules of its own."""
-    fills = {f".{name}": f"fill:url(#{name}-fill)" for name in [*INKS, "copying"]}
+    fills = {f".{name}": f"fill:url(#{name}-fill)" for name in [*INKS, "copying", "computing"]}
     light = [f".zerosim {selector}{{{rules}}}" for selector, rules in (STYLE | fills).items()]
     dark = [f".zerosim {selector}{{{rules}}}" for selector, rules in DARK_STYLE.items()]
     return "\n".join([*light, "@media (prefers-color-scheme:dark){", *dark, "}"])
@@ -181,15 +189,35 @@ def _legend(rows: Sequence[Lane], frame: Frame) -> tuple[list[str], int]:
     """The kinds that are in the picture, in as many lines as they need."""
     present = {mark.ink for lane in rows for mark in lane.marks}
     words = ISSUING | {name: ink.word for name, ink in INKS.items()} | EXPOSED
-    x, line, out = frame.left, 0, []
-    for name in (known for known in words if known in present):
-        wide = 22 + CHARACTER * len(words[name]) + 12
-        if x + wide > frame.right and x > frame.left:
-            x, line = frame.left, line + 1
-        y = frame.bottom + AXIS + LEGEND_LINE * line
-        high = 12 * (lanes.LOW if name == "transfer" else 1)
-        box = f'x="{number(x)}" y="{number(y + 12 - high)}" width="16" height="{number(high)}"'
-        out.append(f'<rect class="{name}" {box}/>')
-        out.append(f'<text x="{number(x + 21)}" y="{number(y + 10)}">{text(words[name])}</text>')
-        x += wide
-    return out, line + 1
+    lines = _lines([(name, word) for name, word in words.items() if name in present], frame.right - frame.left)
+    out = []
+    for line, entries in enumerate(lines):
+        x, y = frame.left, frame.bottom + AXIS + LEGEND_LINE * line
+        for name, word in entries:
+            high = 12 * (lanes.LOW if name == "transfer" else 1)
+            box = f'x="{number(x)}" y="{number(y + 12 - high)}" width="16" height="{number(high)}"'
+            out.append(f'<rect class="{name}" {box}/>')
+            out.append(f'<text x="{number(x + 21)}" y="{number(y + 10)}">{text(word)}</text>')
+            x += _entry(word)
+    return out, len(lines)
+
+
+def _lines(entries: Sequence[tuple[str, str]], room: float) -> list[list[tuple[str, str]]]:
+    """The entries in as few lines as have room for them, and these about equally long."""
+    whole = sum(_entry(word) for _, word in entries)
+    count = math.ceil(whole / room) or 1
+    while True:
+        lines: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+        before = 0.0
+        for entry in entries:
+            wide = _entry(entry[1])
+            lines[min(int(count * (before + wide / 2) / whole), count - 1)].append(entry)
+            before += wide
+        if count >= len(entries) or all(sum(_entry(word) for _, word in line) <= room for line in lines):
+            return [line for line in lines if line] or [[]]
+        count += 1
+
+
+def _entry(word: str) -> float:
+    """Pixels of an entry of the legend."""
+    return 22 + CHARACTER * len(word) + 12

@@ -1,12 +1,14 @@
 """One training step on one terminal screen: how long, where the time went and why, what memory holds, what to know.
 
 Rules: every number has its unit and at most four digits; a stall names the resource that caused it; letters carry what
-colours repeat. The screen is a function of the Summary alone; it computes no new number but shares of the step.
+colours repeat; errors, warnings and what bounds the step most are never cut: other sections give them room. The screen
+is a function of the Summary alone; it computes no new number but shares of the step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from zerosim.errors import Finding
 from zerosim.report import waits
@@ -15,14 +17,15 @@ from zerosim.report.comparison import render_comparison
 from zerosim.report.parts import memory_parts, time_parts
 from zerosim.report.tables import Column, clip, pad, table
 from zerosim.report.waits import HARDLY
-from zerosim.report.words import INDENT, counted, heading, share, size, unbroken, wrapped
+from zerosim.report.words import INDENT, bound, counted, heading, share, size, unbroken, wrapped
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
+from zerosim.views.findings import BOUNDS
+from zerosim.views.memory_findings import FRAGMENTATION
 from zerosim.views.summary import Summary, TierUse
 
-SCREEN = 45  # lines; findings and assumptions take what the rest leaves
-SHOWN = ((3, 3), (2, 2), (2, 1), (3, 0), (2, 0), (1, 0))  # stalls and losses: the first that the screen has room for
-STALLS = 5  # shown at most where there are no losses to show
+SCREEN = 45  # lines; notes and assumptions take what the rest leaves
 ASSUMPTIONS = 4  # lines kept for them
+CLASSES = 3  # of ranks, told one by one; of more the range
 UNCHANGED = " changes nothing in a step"  # how it is said that a key has no effect
 TIER_NAME = 14  # cells of "dram per node"
 MARGIN = " " * 7  # of what stands below a tier's name
@@ -31,25 +34,54 @@ SEVERITY_COLOURS = {"error": "red", "warning": "orange", "note": "cyan"}
 __all__ = ["render", "render_comparison"]
 
 
+class Layout(NamedTuple):
+    """What is shown: how many stalls and losses; `assumed`: the assumptions, not only how many there are; `moments`:
+    when a tier was at its peak; `phases`: these, and parts of hardly any time. `hang`: where a finding goes on."""
+
+    stalls: int
+    losses: int
+    hang: int = 11
+    assumed: bool = True
+    moments: bool = True
+    phases: bool = True
+
+
+# from roomy to tight: the first that the screen has room for
+TIGHT = (
+    Layout(3, 0),
+    Layout(2, 0),
+    Layout(1, 0),
+    Layout(2, 0, hang=4, assumed=False),
+    Layout(1, 0, hang=4, assumed=False),
+    Layout(1, 0, hang=4, assumed=False, moments=False),
+    Layout(1, 0, hang=4, assumed=False, moments=False, phases=False),
+)
+LAYOUTS = (Layout(3, 3), Layout(2, 2), Layout(2, 1), *TIGHT)
+WITHOUT_LOSSES = (Layout(5, 0), *TIGHT)
+
+
 def render(summary: Summary, width: int = 100, colour: bool = False) -> str:
     """The screen, ending in a line end."""
-    shown = SHOWN if waits.losses(summary) else ((STALLS, 0), *SHOWN[-3:])
-    screens = (_screen(summary, width, Pen(colour), *most) for most in shown)
+    layouts = LAYOUTS if waits.losses(summary) else WITHOUT_LOSSES
+    screens = (_screen(summary, width, Pen(colour), layout) for layout in layouts)
     lines = next((each for each in screens if len(each) <= SCREEN), None)
-    return "\n".join(lines or _screen(summary, width, Pen(colour), *shown[-1])) + "\n"
+    return "\n".join(lines or _screen(summary, width, Pen(colour), layouts[-1])) + "\n"
 
 
-def _screen(summary: Summary, width: int, pen: Pen, stalls: int, losses: int) -> list[str]:
+def _screen(summary: Summary, width: int, pen: Pen, layout: Layout) -> list[str]:
     fixed = [
         *_head(summary, width, pen),
-        *_time(summary, width, pen),
-        *_memory(summary, width, pen),
-        *waits.stalls(summary, width, pen, stalls),
-        *waits.contention(summary, width, pen, losses),
+        *_time(summary, width, pen, layout),
+        *_memory(summary, width, pen, layout),
+        *waits.stalls(summary, width, pen, layout.stalls),
+        *waits.contention(summary, width, pen, layout.losses),
     ]
-    found = list(_findings(summary, width, pen, SCREEN - len(fixed) - 2 - ASSUMPTIONS))
-    assumed = list(_assumptions(summary, width, pen, SCREEN - len(fixed) - len(found)))
-    return [*fixed, *found, *assumed]
+    kept = ASSUMPTIONS if layout.assumed else 1
+    found = list(_findings(summary, width, pen, SCREEN - len(fixed) - 2 - kept, layout.hang))
+    if layout.assumed:
+        return [*fixed, *found, *_assumptions(summary, width, pen, SCREEN - len(fixed) - len(found))]
+    untold = f"{INDENT}and {counted(len(summary.assumptions), 'assumption')}, which --json shows"
+    return [*fixed, *found, *([untold] if summary.assumptions else [])]
 
 
 # --- sections --------------------------------------------------------------------------------------------------------
@@ -59,6 +91,7 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     machine = f"{counted(summary.world_size, 'GPU')} on {counted(summary.nodes, 'node')}, seed {summary.seed}"
     title = clip(summary.scenario, max(width - len(machine) - 2, 10))
     yield pen(pad(title, width - len(machine)), "bold") + machine
+    yield from (pen(line, "red") for line in wrapped(_verdict(summary), width, ""))
     rates = (
         f"step {show_seconds(summary.step_seconds)}",
         f"{show_count(summary.tokens_per_second)} tokens/s",
@@ -70,19 +103,39 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     yield from _classes(summary, width)
 
 
+def _verdict(summary: Summary) -> str:
+    """What stands above all other numbers: that the step cannot be run; nothing where it can."""
+    missing = {name: tier.peak_bytes - tier.capacity_bytes for name, tier in summary.memory.items()}
+    short = ", ".join(unbroken(f"{name} {show_size(each)}") for name, each in missing.items() if each > 0)
+    if short:
+        return f"DOES NOT FIT: {short} too much (see findings)"
+    broken = any(finding.code == FRAGMENTATION for finding in summary.findings)
+    return "PROBABLY DOES NOT FIT: gpu, no room in one piece (see findings)" if broken else ""
+
+
 def _classes(summary: Summary, width: int) -> Iterator[str]:
     """With unequal ranks: who waits for whom."""
     if not any(known.waited_seconds >= HARDLY * summary.step_seconds for known in summary.classes):
         return
-    waits = (
+    waits = [
         f"{counted(known.ranks, 'rank')} like rank {known.first_rank} {show_seconds(known.waited_seconds)}"
         for known in summary.classes
-    )
-    yield from wrapped(f"waited for other ranks: {'; '.join(map(unbroken, waits))}", width, "")
+    ]
+    said = "; ".join(map(unbroken, waits)) if len(waits) <= CLASSES else _range(summary)
+    yield from wrapped(f"waited for other ranks: {said}", width, "")
 
 
-def _time(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
-    parts, step = time_parts(summary), summary.step_seconds
+def _range(summary: Summary) -> str:
+    """The least and the most that any class waited."""
+    seconds = sorted(known.waited_seconds for known in summary.classes)
+    stages = len({known.program for known in summary.classes})
+    over = f"{stages} stages" if stages > 1 else f"{len(seconds)} kinds of ranks"
+    return f"{show_seconds(seconds[0])} to {show_seconds(seconds[-1])} over {over}"
+
+
+def _time(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[str]:
+    step = summary.step_seconds
+    parts = [part for part in time_parts(summary) if layout.phases or part.amount >= HARDLY * step]
     yield from heading("where the time goes", pen)
     yield INDENT + bar(parts, step, width - 2 * len(INDENT), pen, rest=".")
     communication = summary.communication
@@ -92,6 +145,8 @@ def _time(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     columns = (Column(""), Column(""), Column("", "right"), Column("", "right"), Column(""))
     lines = table(columns, rows, INDENT).split("\n")[1:]
     yield from (_lettered(clip(line, width), part, pen) for line, part in zip(lines, parts, strict=True))
+    if not layout.phases:
+        return
     phases = (unbroken(f"{name} {show_seconds(each)} ({share(each, step)})") for name, each in summary.phases.items())
     yield from wrapped("phases: " + ", ".join(phases), width, INDENT, hang=" " * len("phases: "))
 
@@ -101,7 +156,7 @@ def _lettered(line: str, part: Part, pen: Pen) -> str:
     return INDENT + pen(part.letter, part.colour) + line[len(INDENT) + 1 :]
 
 
-def _memory(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
+def _memory(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[str]:
     """For each tier a bar against its capacity, the parts, and the moment."""
     yield from heading("memory at its peak", pen)
     fills = {name: _fill(tier) for name, tier in summary.memory.items()}
@@ -117,7 +172,8 @@ def _memory(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
             unbroken(f"{part.letter} {part.word} {show_size(part.amount)}") for part in parts if part.amount
         )
         yield from wrapped(known, width, MARGIN)
-        yield from wrapped(_moment(tier), width, MARGIN)
+        if layout.moments:
+            yield from wrapped(_moment(tier), width, MARGIN)
 
 
 def _fill(tier: TierUse) -> str:
@@ -126,30 +182,37 @@ def _fill(tier: TierUse) -> str:
 
 
 def _moment(tier: TierUse) -> str:
+    """When the host's program is at the peak: it issues ops ahead of the GPU that runs them."""
     at = tier.peak_at
-    moment = f"at {at.op} ({at.phase}), {show_seconds(at.seconds)} into the step" if at.op else "from the start"
+    issued = f"peak when the host issued {at.op} ({at.phase}), {show_seconds(at.seconds)} into the step"
     reserved = f", reserved {size(tier.reserved_bytes)}" if tier.reserved_bytes is not None else ""
-    rounded = f", {size(tier.rounding_bytes)} of it rounding" if tier.rounding_bytes else ""
-    missing = tier.peak_bytes - tier.capacity_bytes
-    short = f"does not fit: {size(missing)} too much; " if missing > 0 else ""
-    return f"{short}peak {moment}; allocated {size(tier.allocated_bytes)}{reserved}{rounded}"
+    rounded = f", {size(tier.rounding_bytes)} of it lost to rounding of pinned blocks" if tier.rounding_bytes else ""
+    return f"{issued if at.op else 'held all along'}; allocated {size(tier.allocated_bytes)}{reserved}{rounded}"
 
 
-def _findings(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[str]:
-    """Errors before warnings before notes, each with its remedy; errors whatever the room; of the first, its start."""
-    order = list(SEVERITY_COLOURS)
-    known = sorted(_gathered(summary.findings), key=lambda finding: order.index(finding.severity))
-    if known:
-        yield from heading("findings", pen)
-    for index, finding in enumerate(known):
-        lines = _finding(finding, width, pen)
-        if index == 0 and len(lines) > room and finding.severity != "error":
-            left = max(room - 1, 1)  # and the line that counts the others
-            lines = [*lines[: left - 1], clip(f"{lines[left - 1]} …", width)] if left < len(lines) else lines
+def _findings(summary: Summary, width: int, pen: Pen, room: int, hang: int) -> Iterator[str]:
+    """Errors, warnings and what bounds the step most, with remedies, whatever the room; then notes that have some."""
+    known = _gathered(summary.findings)
+    if not known:
+        return
+    yield from heading("findings", pen)
+    main = next((finding for finding in known if finding.code in BOUNDS), None)
+    whole = [finding for finding in known if finding.severity != "note" or finding is main]
+    for finding in whole:
+        lines = _finding(finding, width, pen, hang)
         room -= len(lines)
-        if index and room < 0 and finding.severity != "error":
-            yield f"{INDENT}and {len(known) - index} more, which --json shows"
+        yield from lines
+    notes = [finding for finding in known if finding not in whole]
+    for index, finding in enumerate(notes):
+        lines = _finding(finding, width, pen, hang)
+        left = room if index + 1 == len(notes) else room - 1  # for the line that counts the others
+        if len(lines) > left and (whole or index):
+            yield f"{INDENT}and {len(notes) - index} more, which --json shows"
             return
+        if len(lines) > left:  # of the only one its start
+            left = max(left, 1)
+            lines = [*lines[: left - 1], clip(f"{lines[left - 1]} …", width)]
+        room -= len(lines)
         yield from lines
 
 
@@ -163,9 +226,10 @@ def _gathered(findings: Sequence[Finding]) -> list[Finding]:
     return [*others, Finding("key-no-effect", "note", message)]
 
 
-def _finding(finding: Finding, width: int, pen: Pen) -> list[str]:
+def _finding(finding: Finding, width: int, pen: Pen, hang: int) -> list[str]:
     label = f"{INDENT}{finding.severity:<8} "
-    first, *others = wrapped(f"{finding.message} {finding.remedy}".strip(), width, " " * len(label)) or [label]
+    said = f"{unbroken(' ' * (len(label) - hang))}{finding.message} {finding.remedy}".rstrip()
+    first, *others = wrapped(bound(said), width, " " * hang) or [label]
     return [pen(label, SEVERITY_COLOURS[finding.severity]) + first[len(label) :], *others]
 
 

@@ -1,11 +1,13 @@
 """Two sections of the screen: why the GPU waits, and who was slowed by whom.
 
-Rule: a wait and a loss name the resource that is behind them; where room is short the middle of its name goes first.
+Rule: a wait and a loss name the resource that is behind them. Where room is short it goes without sharers and
+rate, never without what tells it from another: the direction, the node, how many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from zerosim.report.bars import Pen
 from zerosim.report.parts import OUTSIDE_THE_GPU, OWN_CAUSES, cause_name, sharer_name
@@ -13,11 +15,13 @@ from zerosim.report.tables import Column, cell_width, clip, pad, table
 from zerosim.report.words import INDENT, counted, heading, share
 from zerosim.units import show_seconds
 from zerosim.views.contention import OTHER_RANKS, Loss
-from zerosim.views.stalls import Stall
+from zerosim.views.stalls import WAIT_FOR_RANK, WAIT_FOR_STAGE, Stall
 from zerosim.views.summary import Summary
 
 HARDLY = 0.0005  # of the step: shown as 0.0 %, so not worth a line
 LOST_MUCH = 0.01  # of the step: worth a line of who lost to whom; a choice
+SHARED = re.compile(r", shared by \d+ \w+")
+RATE = re.compile(r"(?:^| )[\d.]+ \S*b(?:/s)?\S*", re.IGNORECASE)
 
 
 def stalls(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
@@ -45,10 +49,10 @@ def _because(stall: Stall, summary: Summary, room: int) -> str:
     if use:
         busy = f", {share(use.utilization, 1.0)} busy"
         return shortened(stall.label, room - len(busy)) + busy
-    slow = next((known.first_rank for known in summary.classes if known.name == stall.resource), None)
-    if slow is not None:
-        return f"rank {slow} arrives last"
-    return "" if stall.cause in OWN_CAUSES else clip(stall.label, room)
+    if stall.cause == WAIT_FOR_RANK:
+        slow = next((known.first_rank for known in summary.classes if known.name == stall.resource), None)
+        return "" if slow is None else f"rank {slow} arrives last"
+    return "" if stall.cause in OWN_CAUSES - {WAIT_FOR_STAGE} else shortened(stall.label, room)
 
 
 def contention(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
@@ -56,13 +60,25 @@ def contention(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[st
     shown = losses(summary)[:most]
     if not shown:
         return
-    yield from heading("slowed by sharing, in seconds of these ops, hidden ones too", pen)
-    columns = (Column(""), Column("", "right"), Column("", "right"), Column(""))
-    rows = [(sharer_name(x.loser), show_seconds(x.seconds), _times(x), f"to {_winner(x)}") for x in shown]
-    lines = table(columns, rows, INDENT).split("\n")[1:]
+    yield from heading("lost by sharing, also where hidden", pen)
+    roomy, tight = (_lost(shown, times, width) for times in ("{:.2f} times as long", "x{:.2f}"))
+    yield from roomy if max(map(cell_width, roomy)) <= width else (clip(line, width) for line in tight)
+
+
+def _lost(shown: Sequence[Loss], times: str, width: int) -> list[str]:
+    """A line a loss; wider than `width` where the resource does not fit, however short."""
+    seconds = [show_seconds(loss.seconds) for loss in shown]
+    longest = max(map(cell_width, seconds))
+    rows = [
+        (sharer_name(loss.loser), f"{pad(lost, longest, 'right')} lost{_times(loss, times)}, {_to(loss)}")
+        for loss, lost in zip(shown, seconds, strict=True)
+    ]
+    lines = table((Column(""), Column("")), rows, INDENT).split("\n")[1:]
     longest = max(map(cell_width, lines))
-    for line, loss in zip(lines, shown, strict=True):
-        yield f"{pad(line, longest)}{INDENT}{shortened(loss.label, width - longest - len(INDENT))}".rstrip()
+    rooms = width - longest - len(INDENT)
+    return [
+        f"{pad(line, longest)}{INDENT}{shortened(loss.label, rooms)}" for line, loss in zip(lines, shown, strict=True)
+    ]
 
 
 def losses(summary: Summary) -> list[Loss]:
@@ -71,21 +87,28 @@ def losses(summary: Summary) -> list[Loss]:
     return [loss for loss in told if loss.seconds >= LOST_MUCH * summary.step_seconds]
 
 
-def _times(loss: Loss) -> str:
+def _times(loss: Loss, times: str) -> str:
     """How many times as long as alone the ops took because of this."""
-    return f"x{1 + loss.seconds / loss.alone_seconds:.2f}" if loss.alone_seconds else ""
+    return f", {times.format(1 + loss.seconds / loss.alone_seconds)}" if loss.alone_seconds else ""
 
 
-def _winner(loss: Loss) -> str:
+def _to(loss: Loss) -> str:
+    """Who won what the losers lost."""
     if loss.winner == OTHER_RANKS:
-        return counted(round(loss.ranks) - 1, "other GPU")
-    return sharer_name(loss.winner)
+        return f"to {counted(round(loss.ranks) - 1, 'other GPU')}"
+    return "to each other" if loss.winner == loss.loser else f"to {sharer_name(loss.winner)}"
 
 
 def shortened(label: str, room: int) -> str:
-    """What it is, and where: `NIC 10 Gb/s Ethernet, one per node (node 1)` without what stands between."""
-    if cell_width(label) > room:
-        what, _, more = label.partition(",")
-        place = more[more.rindex(" (") :] if more.endswith(")") else ""
-        label = what + place
-    return clip(label, room)
+    """The label without who shares it, then without its rate, then without what stands before its last comma.
+
+    `PCIe 4 31.5 GB/s to the GPU`: `PCIe 4 … to the GPU`. `NIC 10 Gb/s Ethernet, one per node (node 1)`: `NIC …
+    Ethernet, one per node (node 1)`, then `NIC …, one per node (node 1)`. As a last resort the beginning goes.
+    """
+    alone = SHARED.sub("", label)
+    found = RATE.search(alone)
+    before, after = (alone[: found.start()], alone[found.end() :]) if found else (alone, "")
+    brief = f"{before} …{after}" if after else before
+    briefer = f"{before} …,{after.rpartition(',')[2]}" if "," in after else brief
+    known = next((way for way in (label, alone, brief, briefer) if cell_width(way) <= room), "")
+    return known or (f"…{briefer[len(briefer) - room + 1 :]}" if room > 1 else clip(label, room))

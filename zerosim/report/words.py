@@ -5,12 +5,14 @@ Rule: what belongs together (`13.1 %`, `20 GB`) is not parted at the end of a li
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from zerosim.report.bars import Pen
 from zerosim.units import show_size
 
 INDENT, NO_BREAK = "  ", "\u00a0"
+UNIT = re.compile(r"(?<=\d) (?=(?:%|[kMGTP]?i?[Bb](?:/s)?|[num]?s)(?!\w))")  # the blank between a number and its unit
 
 
 def heading(title: str, pen: Pen) -> tuple[str, str]:
@@ -34,6 +36,11 @@ def wrapped(content: str, width: int, indent: str, hang: str = "") -> list[str]:
 def unbroken(words: str) -> str:
     """Words that stay on one line."""
     return words.replace(" ", NO_BREAK)
+
+
+def bound(sentence: str) -> str:
+    """A sentence whose numbers keep their units."""
+    return UNIT.sub(NO_BREAK, sentence)
 
 
 def size(amount: float) -> str:

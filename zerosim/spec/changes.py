@@ -80,13 +80,24 @@ def _put(tree: Any, path: Sequence[str], change: Change) -> None:
 
 
 def _index(items: Sequence[Any], part: str, change: Change, depth: int) -> int:
-    if not part.isdecimal() or int(part) >= len(items):
-        raise _wrong(change, depth, f'"{part}"', f"an index below {len(items)}")
-    return int(part)
+    """`depth` parts of the change's path lead to `part`, which it asks of a list."""
+    if part.isdecimal() and int(part) < len(items):
+        return int(part)
+    written = _written(change)
+    place = len(written) - len(change.path) + depth - 1
+    name = written[place - 1] if place else "the whole"
+    expected = f"an index below {len(items)}, as {name} is a list" if items else f"nothing, as {name} is an empty list"
+    within = [] if not items or part.isdecimal() else [".".join([*written[:place], "0", *written[place:]])]
+    raise _wrong(change, depth, f'"{part}"', expected, *within)
 
 
-def _wrong(change: Change, depth: int, found: str, expected: str) -> InputError:
-    return InputError([Problem(f"--set {change.text}", ".".join(change.path[:depth]), found, expected)])
+def _written(change: Change) -> list[str]:
+    """The whole path of a change, also where it is seen from a file that a scenario names."""
+    return [part.strip() for part in change.text.partition("=")[0].split(".")]
+
+
+def _wrong(change: Change, depth: int, found: str, expected: str, close: str = "") -> InputError:
+    return InputError([Problem(f"--set {change.text}", ".".join(change.path[:depth]), found, expected, close)])
 
 
 def attributed(problems: Iterable[Problem], changes: Sequence[Change]) -> list[Problem]:

@@ -16,7 +16,7 @@ from zerosim.errors import Finding, InputError
 from zerosim.spec.deepspeed_batch import Given, read_batch
 from zerosim.spec.deepspeed_lenient import read_aio, read_checkpointing
 from zerosim.spec.deepspeed_optimizer import read_optimizer
-from zerosim.spec.deepspeed_precision import read_precision, tell_precision
+from zerosim.spec.deepspeed_precision import Precisions, read_precision, tell_precision
 from zerosim.spec.deepspeed_section import Log
 from zerosim.spec.deepspeed_swap import Swapping, shares
 from zerosim.spec.deepspeed_text import read_file
@@ -27,7 +27,6 @@ from zerosim.spec.strategy import DeepSpeed, Zero
 
 __all__ = ["DeepSpeedRead", "Given", "read_deepspeed"]
 
-# Only the plain fp32 engine computes the norm for the sake of clipping (runtime/engine.py, clip_fp32_gradients).
 _FREE_CLIPPING = "the norm is computed with and without it, and clipping is one factor in a scaling that is done anyway"
 _RARE_CLIPPING = "BF16_Optimizer scales gradients only when their norm exceeds it, which is taken not to happen"
 
@@ -62,10 +61,10 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
     values = read_values(top, log)
     precision = read_precision(top, log, given)
     fp32_sums = precision.name == "bf16" and values["grad_accum_dtype"] == "fp32"
-    zero = read_zero(top, log, given.hidden, fp32_sums)
+    zero = read_zero(top, log, given.hidden, fp32_sums, values["gradient_clipping"])
     bf16_optimizer = is_bf16_optimizer(zero, fp32_sums)
-    tell_precision(top, log, precision, zero.stage, bf16_optimizer)
-    if "gradient_clipping" in top.data and (zero.stage > 0 or precision.name != "fp32"):
+    tell_precision(top, log, precision, zero.stage, bf16_optimizer, values["gradient_clipping"])
+    if "gradient_clipping" in top.data and (bf16_optimizer or not _clipping_costs(zero, precision)):
         log.idle("gradient_clipping", _RARE_CLIPPING if bf16_optimizer else _FREE_CLIPPING)
     batch = read_batch(top, log, given)
     optimizer = read_optimizer(top, log, zero, values)
@@ -81,6 +80,7 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
         zero=zero,
         optimizer=optimizer,
         check_grad_overflow=precision.check_grad_overflow,
+        loss_scale=precision.loss_scale,
         cpu_checkpointing=cpu_checkpointing,
         aio=aio,
         **{name: value for name, value in values.items() if name in names},
@@ -91,6 +91,14 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
         "precision": precision.name,
     }
     return DeepSpeedRead(deepspeed, training, tuple(log.findings))
+
+
+def _clipping_costs(zero: Zero, precision: Precisions) -> bool:
+    """Stages 1 and 2 scale gradients only for clipping and a loss scale (stage_1_and_2.py, unscale_and_clip_grads); the
+    plain fp32 engine computes the norm for the sake of clipping (engine.py, clip_fp32_gradients)."""
+    if precision.name == "fp16":
+        return precision.loss_scale == 1 and zero.stage in (1, 2)
+    return zero.stage in {"fp32": (0, 1, 2), "bf16": (1, 2)}[precision.name]
 
 
 def _ruled_out(top: Document, zero: Zero, values: Mapping[str, Any], log: Log) -> None:

@@ -22,7 +22,6 @@ from zerosim.spec.strategy import Aio, Zero
 _SWAPS_NOTHING = "nothing is swapped to NVMe"
 _SWAPS_NO_PARAMETERS = "only parameters are swapped directly, and offload_param is not on nvme"
 _SYSTEM_CALLS = "it changes the number of system calls only"  # csrc/aio/common/deepspeed_aio_common.cpp
-_ALWAYS_FULL = "with overlap_events a block that has ended is followed by another, whatever the depth"
 _REGION = (
     "it configures deepspeed.checkpointing; torch's checkpoint, which Hugging Face models call, ignores it "
     "(training.checkpoint_function: deepspeed is for models that call the other)"
@@ -37,9 +36,6 @@ def read_aio(top: Document, log: Log, zero: Zero) -> Aio:
         rest = dict.fromkeys(AIO, _SWAPS_NOTHING)
     else:
         rest["single_submit"] = _SYSTEM_CALLS
-        section = top.data.get("aio")
-        if not isinstance(section, Mapping) or section.get("overlap_events", True) is True:
-            rest["queue_depth"] = _ALWAYS_FULL
         if zero.offload_param.device != "nvme":
             rest["use_gds"] = _SWAPS_NO_PARAMETERS
     values = _read(top, "aio", AIO, rest, log)

@@ -29,6 +29,8 @@ def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
         mapping[precision] = {"enabled": True}
     if precision == "bf16":
         mapping[precision]["check_grad_overflow"] = deepspeed.check_grad_overflow
+    if precision == "fp16" and deepspeed.loss_scale:
+        mapping[precision]["loss_scale"] = deepspeed.loss_scale
     if deepspeed.grad_accum_dtype:
         mapping["data_types"] = {"grad_accum_dtype": deepspeed.grad_accum_dtype}
     if not deepspeed.synchronized_timer:

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 
 from zerosim.spec.deepspeed_schema import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, ZERO, Key
 from zerosim.spec.deepspeed_section import Log, dotted, read_section, tell
-from zerosim.spec.document import Document, shown
+from zerosim.spec.document import Document
 from zerosim.spec.strategy import Offload, Stage, Zero
 
 OFFLOADS: Mapping[str, Mapping[str, Key]] = {"offload_optimizer": OFFLOAD_OPTIMIZER, "offload_param": OFFLOAD_PARAM}
@@ -93,12 +93,9 @@ def tell_paths(section: Document, zero: Zero, log: Log) -> None:
             log.say("no-nvme-path", "warning", message, "Set nvme_path to a folder on the drives.")
 
 
-def rule_out_offloads(section: Document, zero: Zero, grad_norm: bool, log: Log) -> None:
-    """What DeepSpeed asserts about an offload (runtime/zero/config.py, stage_1_and_2.py)."""
+def rule_out_offloads(section: Document, zero: Zero, log: Log) -> None:
+    """What DeepSpeed asserts about an offload (runtime/zero/config.py)."""
     optimizer = zero.offload_optimizer
     if optimizer.ratio < 1 and zero.stage != 3:
         found = f"{optimizer.ratio} on stage {zero.stage}"
         log.problems.append(section.problem(("offload_optimizer", "ratio"), found, "1, or stage 3"))
-    if not grad_norm and zero.stage in (1, 2) and optimizer.device != "none":
-        expected = f"true where the optimizer is offloaded (device: {optimizer.device})"
-        log.problems.append(section.problem(("compute_grad_norm",), shown(grad_norm), expected))

@@ -26,6 +26,11 @@ class Precisions(NamedTuple):
     check_grad_overflow: bool
     sections: tuple[_Section, ...]
 
+    @property
+    def loss_scale(self) -> float:
+        """The static one of fp16; 0 where it is dynamic, or another precision has none."""
+        return float(self.sections[1].values.get("loss_scale", 0.0)) if self.name == "fp16" else 0.0
+
 
 class _Section(NamedTuple):
     """A section of the file: its spelling there, whether it is enabled (None: nothing said), its overflow check."""
@@ -51,7 +56,9 @@ def read_precision(top: Document, log: Log, given: Given) -> Precisions:
     return Precisions(name, check, sections)
 
 
-def tell_precision(top: Document, log: Log, precisions: Precisions, stage: int, bf16_optimizer: bool) -> None:
+def tell_precision(
+    top: Document, log: Log, precisions: Precisions, stage: int, bf16_optimizer: bool, clipping: float
+) -> None:
     """A finding for each key of the two sections that does not shape the step."""
     for section in precisions.sections:
         table = dict(BF16 if section.name == "bf16" else FP16)
@@ -59,6 +66,8 @@ def tell_precision(top: Document, log: Log, precisions: Precisions, stage: int, 
             table = {key: row._replace(idle=f"training is in {precisions.name}") for key, row in table.items()}
         elif not bf16_optimizer and "immediate_grad_update" in table:
             table["immediate_grad_update"] = Key(BOOLEAN, False, idle="only BF16_Optimizer reads it")
+        elif precisions.loss_scale == 1 and stage in (1, 2) and clipping == 0:  # stage_1_and_2.py scales nothing then
+            table["loss_scale"] = table["loss_scale"]._replace(idle="")
         if section.values:
             told = {key: value for key, value in section.values.items() if key != "enabled"}
             tell(top.below(section.spelled), table, told, log, stage, bf16_optimizer=bf16_optimizer)

@@ -1,52 +1,63 @@
-"""What an offload makes of a model of a certain size: shares of a rank, sub-groups, and the buffers they pass through.
+"""What is said of an offload on stage 3 for a model of a certain size; the rules themselves stand in `swap_rules`.
 
-On stage 3 the optimizer steps sub-group after sub-group; a swapped one needs a buffer for each of its tensors. Sources:
-DeepSpeed 0.19 runtime/zero/stage3.py (_create_fp16_sub_groups, _create_fp32_partitions), runtime/swap_tensor
-(optimizer_utils.py, partitioned_optimizer_swapper.py, pipelined_optimizer_swapper.py, partitioned_param_swapper.py).
-Where the model or the number of ranks is not known, only what holds of every model is said.
+The optimizer steps sub-group after sub-group; a swapped one needs a buffer for each of its tensors. Where the model or
+the number of ranks is not known, only what holds of every model is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from zerosim.spec.deepspeed_batch import Given
 from zerosim.spec.deepspeed_section import Log
 from zerosim.spec.document import Document
-from zerosim.spec.strategy import Aio, Offload, Optimizer, Zero
-from zerosim.units import show_count
+from zerosim.spec.strategy import UNLIMITED, Aio, Optimizer, Zero
+from zerosim.spec.swap_rules import (
+    FP32,
+    Refused,
+    few_buffers,
+    is_swapped,
+    small_buffers,
+    sub_groups,
+    sub_groups_at_once,
+    tensors_of,
+)
+from zerosim.units import show_count, show_size
 
 SECTION = "zero_optimization"
-_MASTER = 4  # bytes of a swapped element
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Elements that a rank holds on stage 3: of each parameter, and of each sub-group of those that are trained."""
+    """Elements that a rank holds on stage 3: of each parameter, and of each sub-group of those that are trained.
+
+    `members`: the parameters of a sub-group, by place.
+    """
 
     parameters: tuple[tuple[str, int], ...]
-    sub_groups: tuple[int, ...]
+    members: tuple[tuple[int, ...], ...]
+
+    @property
+    def sub_groups(self) -> tuple[int, ...]:
+        return tuple(sum(self.parameters[p][1] for p in group) for group in self.members)
+
+    def outside(self, max_in_cpu: int) -> list[int]:
+        """Elements of each parameter that is not in the buffer of the first sub-groups, which stay in host memory."""
+        passed = zip(self.members, accumulate(self.sub_groups), strict=True)
+        inside = {p for group, elements in passed if elements <= max_in_cpu for p in group}
+        return [size for p, (_, size) in enumerate(self.parameters) if p not in inside]
 
 
 def shares(given: Given, sub_group_size: int) -> Shares | None:
     """None where the model or the number of ranks is not known."""
     if not given.parameters or given.world_size is None:
         return None
-    held = tuple((row.name, -(-row.numel // given.world_size)) for row in given.parameters)
-    trained = [size for (_, size), row in zip(held, given.parameters, strict=True) if row.trainable]
-    return Shares(held, sub_groups(trained, sub_group_size))
-
-
-def sub_groups(sizes: Sequence[int], limit: int) -> tuple[int, ...]:
-    """A sub-group takes parameters in order until it has `limit` elements."""
-    groups, room = [0], True
-    for size in sizes:
-        if not room:
-            groups.append(0)
-        groups[-1] += size
-        room = groups[-1] < limit
-    return tuple(group for group in groups if group)
+    sizes = [-(-row.numel // given.world_size) for row in given.parameters]
+    groups = sub_groups(sizes, [row.trainable for row in given.parameters], sub_group_size)
+    held = tuple((row.name, size) for row, size in zip(given.parameters, sizes, strict=True))
+    return Shares(held, tuple(map(tuple, groups)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +83,6 @@ class Swapping:
         if self.zero.offload_param.device == "nvme":
             self._parameters(self.shares)
 
-    def _swapped(self, elements: int, width: int) -> bool:
-        return width * elements >= self.aio.least_swapped
-
-    @property
-    def _tensors(self) -> int:
-        """Of a sub-group: parameter, gradient, states."""
-        return 2 + self.optimizer.state_bytes // _MASTER
-
     def _ratio(self, groups: Sequence[int]) -> None:
         """Whole sub-groups, counted down, are for torch's AdamW (Twin-Flow), which is meant to run on the GPU."""
         share, name = self.zero.offload_optimizer.ratio, f"{SECTION}.offload_optimizer.ratio"
@@ -99,45 +102,38 @@ class Swapping:
         """A set of buffers holds a sub-group. Reading ahead and writing behind take further sets, where there are
         further sub-groups."""
         offload = self.zero.offload_optimizer
-        groups = None
-        if self.shares is not None:
-            groups = [size for size in self.shares.sub_groups if self._swapped(size, _MASTER)]
-            if not groups:
-                self._too_small("offload_optimizer", "sub-group")
-                return
-        wanted = 1 + offload.pipeline_read + offload.pipeline_write
-        sets = min(wanted, len(groups)) if groups else 1
-        self._buffers(offload, sets)
-        if wanted > 1 and groups and len(groups) == 1:
-            pipelined = "pipeline_read" if offload.pipeline_read else "pipeline_write"
-            message = (
-                f"{SECTION}.offload_optimizer.{pipelined}: a rank's {show_count(groups[0])} parameters make "
-                f"{_count(groups)}: there is nothing to read ahead or to write behind."
-            )
-            remedy = f"Lower sub_group_size ({show_count(self.zero.sub_group_size)}), with buffer_count: "
-            self.log.say("pipeline-no-effect", "warning", message, f"{remedy}{wanted * self._tensors}.")
-
-    def _buffers(self, offload: Offload, sets: int) -> None:
-        each = self._tensors
-        if offload.buffer_count >= sets * each:
+        if self.shares is None:
+            self._refuse(few_buffers(offload, self.optimizer, groups=1))
             return
-        ahead = f", for {sets} sub-groups at once" if sets > 1 else ""
-        expected = f"at least {sets * each}: {each} tensors of a sub-group of {self.optimizer.name}{ahead}"
-        place = (SECTION, "offload_optimizer", "buffer_count")
-        self.log.problems.append(self.top.problem(place, str(offload.buffer_count), expected))
+        groups = [size for size in self.shares.sub_groups if is_swapped(FP32 * size, self.aio)]
+        if not groups:
+            self._too_small("offload_optimizer", "sub-group")
+            return
+        self._refuse(few_buffers(offload, self.optimizer, len(groups)))
+        if len(groups) == 1 and (offload.pipeline_read or offload.pipeline_write):
+            self._tell_alone(groups)
+
+    def _tell_alone(self, groups: Sequence[int]) -> None:
+        offload = self.zero.offload_optimizer
+        pipelined = "pipeline_read" if offload.pipeline_read else "pipeline_write"
+        message = (
+            f"{SECTION}.offload_optimizer.{pipelined}: a rank's {show_count(groups[0])} parameters make "
+            f"{_count(groups)}: there is nothing to read ahead or to write behind."
+        )
+        remedy = f"Lower sub_group_size ({show_count(self.zero.sub_group_size)}), with buffer_count: "
+        wanted = sub_groups_at_once(offload, UNLIMITED) * tensors_of(self.optimizer)
+        self.log.say("pipeline-no-effect", "warning", message, f"{remedy}{wanted}.")
 
     def _parameters(self, shares: Shares) -> None:
         offload, groups = self.zero.offload_param, shares.sub_groups
-        swapped = [(size, name) for name, size in shares.parameters if self._swapped(size, self.width)]
+        if "pin_memory" in self.top.data[SECTION]["offload_param"]:
+            self._pinned(shares.outside(offload.max_in_cpu))
+        swapped = [(size, name) for name, size in shares.parameters if is_swapped(self.width * size, self.aio)]
         if not swapped:
             self._too_small("offload_param", "parameter")
             return
         largest, name = max(swapped)
-        if largest > offload.buffer_size:
-            expected = f"at least {largest}, what a rank holds of {name}"
-            self._buffer_size(expected)
-        elif self._made_from_swapped(groups) and max(groups) > offload.buffer_size:
-            self._buffer_size(f"at least {max(groups)}, the largest sub-group, with fast_init")
+        self._refuse(small_buffers(self.zero, self.aio, largest, f"what a rank holds of {name}", groups))
         if sum(groups) <= offload.max_in_cpu:
             message = (
                 f"{SECTION}.offload_param.max_in_cpu: the first {show_count(offload.max_in_cpu)} elements stay in host "
@@ -145,16 +141,22 @@ class Swapping:
             )
             self.log.say("parameters-stay-in-cpu", "warning", message, "Lower max_in_cpu, or write device: cpu.")
 
-    def _made_from_swapped(self, groups: Sequence[int]) -> bool:
-        """Whether fp32 masters on NVMe are made from parameters there (`fast_init`), through the same buffers."""
-        offload = self.zero.offload_optimizer
-        on_drive = sum(groups) > self.zero.offload_param.max_in_cpu
-        swapped = any(self._swapped(size, _MASTER) for size in groups)
-        return offload.device == "nvme" and offload.fast_init and on_drive and swapped
+    def _pinned(self, outside: Sequence[int]) -> None:
+        """partition_parameters.py pins a shard alone; stage3.py and partitioned_param_swapper.py lock their buffers
+        anyway."""
+        small = [self.width * size for size in outside if not is_swapped(self.width * size, self.aio)]
+        name = f"{SECTION}.offload_param.pin_memory"
+        why = "what is swapped, and what max_in_cpu keeps in host memory, is in buffers that are locked anyway"
+        if not small:
+            self.log.idle(name, why)
+        elif len(small) < len(outside):
+            message = f"{name}: {why}; it is about the {len(small)} shards that are too small to swap, "
+            self.log.say("pin-small-shards", "note", f"{message}{show_size(sum(small))} of a rank.")
 
-    def _buffer_size(self, expected: str) -> None:
-        place = (SECTION, "offload_param", "buffer_size")
-        self.log.problems.append(self.top.problem(place, str(self.zero.offload_param.buffer_size), expected))
+    def _refuse(self, refused: Refused | None) -> None:
+        if refused is not None:
+            place = (SECTION, refused.section, refused.key)
+            self.log.problems.append(self.top.problem(place, refused.found, refused.expected))
 
     def _too_small(self, key: str, what: str) -> None:
         least = self.aio.least_swapped

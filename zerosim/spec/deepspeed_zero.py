@@ -20,10 +20,11 @@ from zerosim.spec.strategy import Stage, Zero
 SECTION = "zero_optimization"
 
 
-def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = False) -> Zero:
+def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = False, clipping: float = 1.0) -> Zero:
     """The section of the file `top`; `hidden` is the model's width where Hugging Face fills in `"auto"`.
 
-    `fp32_sums`: a bf16 model whose gradients accumulate in fp32, for which stage 1 is BF16_Optimizer.
+    `fp32_sums`: a bf16 model whose gradients accumulate in fp32, for which stage 1 is BF16_Optimizer. `clipping`:
+    gradient_clipping of the file.
     """
     if SECTION not in top.data:
         return Zero()
@@ -42,6 +43,8 @@ def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = Fal
     if values.get("reduce_scatter") and not bf16_optimizer:
         _tell_reduce_scatter(zero, log)
     _ruled_out(section, values, zero, log)
+    if not values.get("compute_grad_norm", True):
+        _rule_out_no_norm(section, zero, bf16_optimizer, clipping, log)
     if bf16_optimizer and zero.offload_optimizer.device == "nvme":  # DeepSpeedCPUAdam meets parameters on the GPU
         expected = "cpu or none on stage 1 with bf16 and fp32 accumulation, where DeepSpeed keeps all on the GPU"
         log.problems.append(section.problem(("offload_optimizer", "device"), "nvme", expected))
@@ -150,8 +153,23 @@ def _ruled_out(section: Document, values: Mapping[str, Any], zero: Zero, log: Lo
     """What DeepSpeed asserts about values taken together."""
     if values.get("legacy_stage1"):
         log.problems.append(section.problem(("legacy_stage1",), "true", "false; DeepSpeed has removed it"))
-    rule_out_offloads(section, zero, values.get("compute_grad_norm", True), log)
+    rule_out_offloads(section, zero, log)
     if zero.stage in (1, 2) and zero.allgather_bucket_size % 2:  # a multiple of nccl_start_alignment_factor
         log.problems.append(
             section.problem(("allgather_bucket_size",), str(zero.allgather_bucket_size), "an even number")
         )
+
+
+def _rule_out_no_norm(section: Document, zero: Zero, bf16_optimizer: bool, clipping: float, log: Log) -> None:
+    """`compute_grad_norm: false` (runtime/zero/config.py, stage_1_and_2.py, engine.py)."""
+    device, wanted = zero.offload_optimizer.device, ""
+    if zero.stage not in (1, 2):
+        wanted = f"true on stage {zero.stage}"
+    elif bf16_optimizer:
+        wanted = "true on stage 1 with bf16 and fp32 accumulation"
+    elif device != "none":
+        wanted = f"true where the optimizer is offloaded (device: {device})"
+    elif clipping > 0:
+        wanted = f"true, or gradient_clipping: 0 at the top of the file (it is {clipping:g})"
+    if wanted:
+        log.problems.append(section.problem(("compute_grad_norm",), "false", wanted))

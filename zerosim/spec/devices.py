@@ -55,8 +55,8 @@ class Socket:
 class Drive:
     """Figures of an NVMe drive, bytes/s.
 
-    `write` lasts for `cache` bytes; once these are full it writes at `sustained_write`, which is `write` where the
-    drive has no such cache.
+    `write` lasts for `cache` bytes; once these are full it writes at `sustained_write`, which is `write` for a drive
+    that needs no such cache.
     """
 
     name: str

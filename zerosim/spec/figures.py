@@ -202,23 +202,24 @@ def drive_figures(spec: NvmeSpec | DeviceSpec, remarks: Remarks, path: Path) -> 
             remarks.wrong((*path, key), "nothing", 'a rate such as "6.5 GB/s", or a drive of the catalogue as device')
     if not read or not write:
         return None
-    sustained, cache = _sustained(spec, base, write, remarks, path)
-    given = spec.read or spec.write or spec.sustained_write or spec.cache
-    name = base.name if base else f"NVMe {show_rate(read)} read"
-    return Drive(name, read, write, sustained, cache, "user" if given or base is None else base.grade)
+    cache = spec.cache if spec.cache is not None else base.cache if base else 0.0
+    sustained = _sustained(spec, base, write, remarks, path)
+    if base is None:
+        return Drive(f"NVMe {show_rate(read)} read", read, write, sustained, cache, "user")
+    said = replace(base, read=read, write=write, sustained_write=sustained, cache=cache)
+    return base if said == base else replace(said, grade="user")
 
 
-def _sustained(
-    spec: NvmeSpec | DeviceSpec, base: Drive | None, write: float, remarks: Remarks, path: Path
-) -> tuple[float, float]:
-    """What a drive writes once its cache is full, and its cache. A `write` given alone is taken to last."""
-    if base is not None and spec.write is None:
-        sustained, cache = spec.sustained_write or base.sustained_write, spec.cache or base.cache
-    else:
-        sustained, cache = spec.sustained_write or write, spec.cache or 0.0
-    if sustained > write:
-        most = f"at most {show_rate(write)}, which the drive writes at first"
-        remarks.wrong((*path, "sustained_write"), show_rate(sustained), most)
-    elif cache and sustained == write:
+def _sustained(spec: NvmeSpec | DeviceSpec, base: Drive | None, write: float, remarks: Remarks, path: Path) -> float:
+    """What a drive writes once its cache is full: as given, else as its device does, which is what it writes at first
+    where it has no cache; never more than that."""
+    if spec.sustained_write is not None:
+        if spec.sustained_write > write:
+            most = f"at most {show_rate(write)}, which the drive writes at first"
+            remarks.wrong((*path, "sustained_write"), show_rate(spec.sustained_write), most)
+        return spec.sustained_write
+    if base is not None and base.cache:
+        return min(base.sustained_write, write)
+    if spec.cache:
         remarks.wrong((*path, "sustained_write"), "nothing", "what the drive writes once its cache is full")
-    return sustained, cache
+    return write

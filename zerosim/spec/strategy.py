@@ -63,6 +63,17 @@ class Aio:
     def least_swapped(self) -> int:
         return max(1_048_576, self.block_size)
 
+    @property
+    def in_flight(self) -> int:
+        """Bytes that a rank asks of the drives at once: each thread has a queue of its own."""
+        return self.block_size * self.queue_depth * self.intra_op_parallelism
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a thread waits for all of its queue before it asks for more, as it also does with a queue of one
+        (csrc/aio/common/deepspeed_aio_common.cpp). `single_submit` changes only the number of system calls."""
+        return not self.overlap_events or self.queue_depth == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Zero:
@@ -88,15 +99,14 @@ class Zero:
     use_all_reduce_for_fetch_params: bool = False
     allgather_sequential: bool = False
     round_robin_gradients: bool = False
+    gather_16bit_weights_on_model_save: bool = False  # this and the next two: saving and loading only
+    pipeline_loading_checkpoint: bool = False
+    elastic_checkpoint: bool = False
 
     @property
     def optimizer_on_host(self) -> bool:
         """Whether the CPU runs the optimizer, wherever its states are kept."""
         return self.stage > 0 and self.offload_optimizer.device != "none"
-
-    gather_16bit_weights_on_model_save: bool = False  # this and the next two: saving and loading only
-    pipeline_loading_checkpoint: bool = False
-    elastic_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,8 @@ class DeepSpeed:
     """A DeepSpeed configuration as far as it shapes a step.
 
     `check_grad_overflow`: the overflow flag is reduced and read at the boundary (fp16: always; bf16 stages 1 and 2: by
-    option). `synchronized_timer`: the throughput timer synchronises the device in every micro-step.
+    option). `synchronized_timer`: the throughput timer synchronises the device in every micro-step. `loss_scale`: the
+    static one of fp16, 0 where it is dynamic.
     """
 
     zero: Zero = field(default_factory=Zero)
@@ -114,6 +125,7 @@ class DeepSpeed:
     grad_accum_dtype: str | None = None  # None: the model's dtype
     prescale_gradients: bool = False
     check_grad_overflow: bool = True
+    loss_scale: float = 0.0
     synchronized_timer: bool = True
     wall_clock_breakdown: bool = False
     cpu_checkpointing: bool = False  # of deepspeed.checkpointing: inputs of checkpointed blocks go to host memory

@@ -144,8 +144,9 @@ def _said(device: Device, rate: float) -> str:
         case Socket(name=name, cores=cores):
             return f"{name}: {_number(cores, 'core')}"
         case Drive(name=name, read=read, write=write) as drive:
-            later = f" ({show_rate(drive.sustained_write)} after {show_size(drive.cache)})" if drive.cache else ""
-            return f"{name}: {size}, read {show_rate(read)}, write {show_rate(write)}{later}"
+            later = f" ({show_rate(drive.sustained_write)} after {show_size(drive.cache)})"
+            lasts = drive.sustained_write == write
+            return f"{name}: {size}, read {show_rate(read)}, write {show_rate(write)}{'' if lasts else later}"
         case _:
             return f"{device.kind.upper()}: {size} at {show_rate(rate)}"
 

@@ -118,12 +118,15 @@ class SocketSpec(Schema):
 
 
 class DriveFigures(Schema):
-    """`write` is the rate until `cache` bytes are written at once, `sustained_write` the rate from then on."""
+    """`write` is the rate until `cache` bytes are written at once, `sustained_write` the rate from then on.
+
+    Beside a `device` these replace its figures one by one; without one there is no cache, and `write` lasts.
+    """
 
     read: Positive | None = None
     write: Positive | None = None
     sustained_write: Positive | None = None
-    cache: Capacity | None = None
+    cache: Annotated[Size, Field(ge=0, le=LARGEST)] | None = None
 
 
 class NvmeSpec(DriveFigures):

@@ -57,7 +57,7 @@ class Bf16Optimizer(DeepSpeedProgram):
             self.pass_over("cast gradients back", elements, 4 + wire)
             build.release(cast, COMPUTE)
         self.norm_kernels(elements, max(self.network.trainable_numels, default=0), len(self.layout.order))
-        self.optimizer_kernels(self.layout.share, len(self.layout.order))
+        self.optimizer_kernels(self.config.optimizer, self.layout.share)
         self.pass_over("write parameters", self.layout.share, 4 + self.width)
         build.collective(
             COMPUTE, "all_gather", elements, self.dtype, DATA_PARALLEL, name="all-gather updated parameters"

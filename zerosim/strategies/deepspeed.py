@@ -7,16 +7,19 @@ HBM bytes per element of a 16-bit model: flatten 4, cast to fp32 6, scale 8, opt
 from __future__ import annotations
 
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.strategy import DeepSpeed, Optimizer
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, CollectiveKind, HostCalls, Pass, Slice
 from zerosim.strategies.activations import HostActivations
 from zerosim.strategies.base import DATA_PARALLEL, Program
+from zerosim.strategies.placement import MASTER_BYTES, SCALE_BYTES
 
-MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
 NORM_BYTES = 18  # cast to fp64 and reduce
 NORM_SCRATCH = 8
-SCALE_BYTES = 8  # fp32 gradient times 1 / (loss scale x clip factor), in place
+# runtime/utils.py, has_inf_or_nan: least and greatest, which pass over the tensor; of either isfinite, four kernels
+# (aten/src/ATen/native/TensorCompare.cpp: itself, its abs, unlike infinity, their product); and, not.
+FINITE_PASSES, FINITE_KERNELS = 2, 12
+UNFUSED_KERNELS = 10  # of one of torch's own optimizers over a tensor, about
 
 
 class DeepSpeedProgram(Program):
@@ -55,12 +58,13 @@ class DeepSpeedProgram(Program):
         """Streaming kernels that move `per_element` bytes for each element."""
         return self.elementwise(lane, name, elements * per_element, kernels)
 
-    def overflow_flag(self, lane: str, moved: float, scratch: float, kernels: int) -> None:
-        """Scan the gradients (`moved` bytes, `scratch` meanwhile), reduce one byte (MAX), read it: the host waits."""
-        held = self.builder.acquire("overflow check", "optimizer", scratch)
-        self.builder.launch(lane, "overflow check", Pass(moved, "reduction", kernels), HostCalls(kernels=kernels))
-        self.builder.release(held, lane)
-        self.builder.wait(COMPUTE, lane)
+    def finite_test(self, lane: str, elements: float, width: int, tensors: int = 1) -> None:
+        """Whether tensors of `width` bytes an element are finite; the answer stays on the GPU."""
+        work = Pass(float(FINITE_PASSES * width * elements), "reduction", FINITE_KERNELS * tensors)
+        self.builder.launch(lane, "test gradient for inf and nan", work, HostCalls(kernels=work.kernels))
+
+    def overflow_flag(self) -> None:
+        """Reduce what the ranks found, one byte (MAX), and read it: the host waits."""
         self.builder.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
         self.builder.read(COMPUTE)
 
@@ -105,7 +109,14 @@ class DeepSpeedProgram(Program):
         self.pass_over("accumulate gradient", numel, moved)
         self.builder.release(buffer, COMPUTE)
 
-    def update(self, elements: int, held: tuple[int, ...] = (), tensors: int = 1, write: bool = True) -> None:
+    @property
+    def scales(self) -> bool:
+        """Whether gradients are multiplied before the update: on stages 1 and 2 only where there is clipping or a loss
+        scale other than 1 (`unscale_and_clip_grads` of either file); a dynamic one is taken not to be 1."""
+        scaled = self.dtype == "fp16" and self.config.loss_scale != 1
+        return self.zero.stage == 3 or self.config.gradient_clipping > 0 or scaled
+
+    def update(self, elements: int, held: tuple[int, ...] = (), write: bool = True) -> None:
         """Flatten, cast, scale, optimizer, cast back (`write`) over `elements` on the compute lane; `held` gradients
         are freed once they are cast."""
         w, kept, build = self.width, self.held_width, self.builder
@@ -118,16 +129,16 @@ class DeepSpeedProgram(Program):
             build.release(flat, COMPUTE)
         for buffer in held:
             build.release(buffer, COMPUTE)
-        self.pass_over("scale gradients", elements, SCALE_BYTES)
-        self.optimizer_kernels(elements, tensors)
+        if self.scales:
+            self.pass_over("scale gradients", elements, SCALE_BYTES)
+        self.optimizer_kernels(self.config.optimizer, elements)
         if write:
             self.pass_over("write parameters", elements, 4 + w)
         build.release(fp32, COMPUTE)
 
-    def optimizer_kernels(self, elements: int, tensors: int) -> None:
-        """One fused launch, or about ten per tensor where the optimizer is not fused."""
-        optimizer = self.config.optimizer
-        kernels = 1 if optimizer.fused else 10 * tensors
+    def optimizer_kernels(self, optimizer: Optimizer, elements: int, tensors: int = 1) -> None:
+        """One fused launch, or several for each tensor where the optimizer is not fused."""
+        kernels = 1 if optimizer.fused else UNFUSED_KERNELS * tensors
         work = Pass(float(optimizer.traffic_bytes * elements), "adam", kernels)
         self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
 

@@ -11,15 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerosim.step import COMPUTE, HostCalls, HostCompute, Pass, Tier, Transfer
-from zerosim.strategies.base import DATA_PARALLEL
-from zerosim.strategies.deepspeed import MASTER_BYTES, DeepSpeedProgram
+from zerosim.step import COMPUTE, HostCompute, Tier, Transfer
+from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout
 from zerosim.strategies.partition import RANK, Partition
-from zerosim.strategies.placement import HostOptimizer
-
-FINITE_KERNELS = 6  # runtime/utils.py, has_inf_or_nan: the least and the greatest, isfinite of either, and, not
-FINITE_PASSES = 2  # of which two read the tensor
+from zerosim.strategies.placement import MASTER_BYTES, HostOptimizer
 
 
 class HostPartition(Partition):
@@ -94,8 +90,7 @@ class HostPartition(Partition):
         mine = self.layout.in_partition(parameter, RANK)
         width, tested = (4, mine) if self.widens else (program.width, program.network.numels[parameter])
         program.norm_kernels(mine, mine, 1, lane)
-        test = Pass(float(FINITE_PASSES * width * tested), "reduction", FINITE_KERNELS)
-        self.builder.launch(lane, "test gradient for inf and nan", test, HostCalls(kernels=FINITE_KERNELS))
+        program.finite_test(lane, tested, width)
         self.builder.read(lane)
         cast = None
         if width < MASTER_BYTES:
@@ -120,13 +115,12 @@ class HostPartition(Partition):
         build, share, width = self.builder, self.layout.share, self.program.width
         self._await_copies()
         if self.checks_overflow:
-            build.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
-            build.read(COMPUTE)
+            self.program.overflow_flag()
         for _ in self.tensors:
             build.read(COMPUTE)  # the square of its norm
         self.all_reduce_norm()
         build.read(COMPUTE)
-        self.optimizer.update(share)
+        self.optimizer.update(share, scale=self.program.scales)
         if width == MASTER_BYTES:  # nothing to cast, but copied all the same
             build.host_compute("copy parameters", HostCompute("stream", share, float(2 * width * share)))
         up = Transfer(float(width * share), "dram", "gpu", self.pinned)

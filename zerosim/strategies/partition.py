@@ -15,8 +15,6 @@ from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout
 
 RANK = 0  # whose partition is played
-OVERFLOW_BYTES = 30  # an element, slice by slice: cast, isnan, isinf, or, max
-OVERFLOW_SCRATCH = 12  # bytes an element of the slice being checked
 
 
 class Partition(ABC):
@@ -84,11 +82,13 @@ class GpuPartition(Partition):
 
     def update(self) -> None:
         program, tensors = self.program, len(self.tensors)
-        share, largest = self.layout.share, self.layout.largest_slice(RANK)
+        share = self.layout.share
         if self.checks_overflow:
-            scanned, scratch = float(OVERFLOW_BYTES * share), float(OVERFLOW_SCRATCH * largest)
-            program.overflow_flag(COMPUTE, scanned, scratch, 5 * tensors)
-        program.norm_kernels(share, largest, tensors)  # always, clipping or not
+            program.finite_test(COMPUTE, share, program.held_width, tensors)
+            program.overflow_flag()
+        program.norm_kernels(share, self.layout.largest_slice(RANK), tensors)  # always, clipping or not
         self.all_reduce_norm()
-        program.update(share, () if self.held is None else (self.held,), tensors)
+        if program.dtype != "bf16" or program.config.check_grad_overflow:
+            self.builder.read(COMPUTE)  # runtime/utils.py, is_invalid_grad_norm
+        program.update(share, () if self.held is None else (self.held,))
         self.held = None

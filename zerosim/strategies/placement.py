@@ -13,7 +13,8 @@ from zerosim.step import HostCompute, Tier
 from zerosim.strategies.builder import Builder
 
 _TIERS: dict[str, Tier] = {"none": "gpu", "cpu": "dram", "nvme": "nvme"}
-MASTER, SCALE = 4, 8  # bytes of the fp32 copy of a parameter; moved to scale an fp32 gradient in place
+MASTER_BYTES = 4  # the fp32 copy of a parameter that the optimizer updates
+SCALE_BYTES = 8  # fp32 gradient times 1 / (loss scale x clip factor), in place
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,16 @@ class HostOptimizer:
     def residents(self, elements: int, pinned: bool) -> None:
         """Master, gradients, states. The optimizer makes its states itself, and does not pin them."""
         resident, states = self.builder.resident, self.config.optimizer.state_bytes
-        resident("fp32 master parameters", "optimizer", float(MASTER * elements), "dram", pinned)
-        resident("fp32 gradients", "gradients", float(MASTER * elements), "dram", pinned)
+        resident("fp32 master parameters", "optimizer", float(MASTER_BYTES * elements), "dram", pinned)
+        resident("fp32 gradients", "gradients", float(MASTER_BYTES * elements), "dram", pinned)
         if states:
             resident("optimizer states", "optimizer", float(states * elements), "dram")
 
-    def update(self, elements: int, cast: bool = True) -> None:
-        """Scale, optimizer, and (`cast`) the new 16-bit copy; the host thread is busy with each in turn."""
+    def update(self, elements: int, scale: bool = True, cast: bool = True) -> None:
+        """Scale if need be, optimizer, and (`cast`) the new 16-bit copy; the host thread is busy with each in turn."""
         optimizer, compute = self.config.optimizer, self.builder.host_compute
-        compute("scale gradients", HostCompute("stream", elements, float(SCALE * elements)))
+        if scale:
+            compute("scale gradients", HostCompute("stream", elements, float(SCALE_BYTES * elements)))
         moved = float(optimizer.traffic_bytes * elements)
         own = optimizer.on_cpu == "deepspeed"
         work = HostCompute("optimizer" if own else "torch_optimizer", elements, moved)
@@ -67,6 +69,6 @@ class HostOptimizer:
 
     def cast(self, elements: int) -> None:
         """The new 16-bit copy of fp32 parameters; nothing where they are trained in fp32."""
-        if self.width < MASTER:
-            work = HostCompute("cast", elements, float((MASTER + self.width) * elements))
+        if self.width < MASTER_BYTES:
+            work = HostCompute("cast", elements, float((MASTER_BYTES + self.width) * elements))
             self.builder.host_compute(f"cast parameters to {8 * self.width} bit", work)

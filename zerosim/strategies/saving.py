@@ -3,6 +3,8 @@
 Sources: torch/serialization.py (`_save`: each storage is copied to pageable host memory and written before the next
 one is touched); DeepSpeed runtime/engine.py (`save_checkpoint`, `_zero3_consolidated_16bit_state_dict`,
 `load_checkpoint`), runtime/state_dict_factory.py (a model file is read once to look at it, and again to load it),
+runtime/zero/stage3.py (`reset_swap_buffers`: swap files that came back are read, their masters renew the 16-bit
+parameters, and they are written again), Lib/shutil.py (`_fastcopy_sendfile`: the kernel copies, page by page),
 runtime/zero/partition_parameters.py (`GatheredParameters` with a modifier rank broadcasts what it gathered).
 
 Requests to files are ops on the streams READ and WRITE, whatever lies behind them: the drives of the node
@@ -21,21 +23,25 @@ from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, READ, WRITE, Group, HostCalls, Pass, Step, Tier, Transfer
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.builder import Builder
-from zerosim.strategies.checkpoint_files import File, Storage, checkpoint_files, weights_file
+from zerosim.strategies.checkpoint_files import File, Storage, checkpoint_files, layout_of, weights_file
 from zerosim.strategies.placement import Placement, placement_of
+from zerosim.strategies.swap_optimizer import OptimizerSwapper
+from zerosim.strategies.swap_parameters import ShardStore
 
 
 class Saving(NamedTuple):
     """A program, and which of its ops are not like the others.
 
     `first`: only rank 0 issues them. `once`: reads of a file that all ranks of a node read, so that its drives give it
-    once. `copied`: the kernel moves the bytes (shutil.copytree, a second read); no process looks at them.
+    once. `copied`: the kernel or aio moves the bytes (shutil.copytree); no process looks at them. `cached`: read again,
+    out of the page cache.
     """
 
     step: Step
     first: frozenset[int] = frozenset()
     once: frozenset[int] = frozenset()
     copied: frozenset[int] = frozenset()
+    cached: frozenset[int] = frozenset()
 
 
 class Place(NamedTuple):
@@ -62,7 +68,10 @@ def save(given: Given) -> Saving:
     """`save_checkpoint`, or torch.save of model and optimizer by rank 0."""
     writing = _Program(given)
     for file in given.files():
-        writing.save(file)
+        if file.swapped:
+            writing.copy_folder(file, saving=True)
+        else:
+            writing.save(file)
     return writing.finish()
 
 
@@ -90,11 +99,14 @@ def resume(given: Given, alone: bool = False) -> Saving:
     deepspeed = isinstance(strategy, DeepSpeed)
     elastic = isinstance(strategy, DeepSpeed) and strategy.zero.elastic_checkpoint and strategy.zero.stage < 3
     for file in given.files():
-        if not file.sharded:
+        if file.swapped:
+            reading.copy_folder(file, saving=False)
+            reading.reset_swap_buffers(given)
+        elif not file.sharded:
             reading.load(file, once=True, looked_at=deepspeed)
         elif elastic:
             reading.load_all(file)
-        else:
+        elif file.loaded:
             reading.load(file)
     saving = reading.finish()
     return saving._replace(first=frozenset(range(len(saving.step.ops)))) if alone else saving
@@ -110,12 +122,14 @@ class _Program:
         self.first: list[int] = []
         self.once: list[int] = []
         self.copied: list[int] = []
+        self.cached: list[int] = []
         if given.place.held:
             self.builder.resident("kept by training", "optimizer", given.place.held, "dram")
 
     def finish(self) -> Saving:
         step = self.builder.finish(parameters=(), reductions=(), micro_batches=1)
-        return Saving(step.check(), frozenset(self.first), frozenset(self.once), frozenset(self.copied))
+        kinds = (self.first, self.once, self.copied, self.cached)
+        return Saving(step.check(), *(frozenset(numbers) for numbers in kinds))
 
     # --- files -------------------------------------------------------------------------------------------------------
 
@@ -123,19 +137,22 @@ class _Program:
         """Read from or write to storage; the host waits. Its number, if there is storage."""
         if self.tier is None:
             return None
-        reads = stream == READ
-        work = Transfer(size, self.tier, "dram") if reads else Transfer(size, "dram", self.tier)
-        number = self._launch(stream, f"{'read' if reads else 'write'} {file.name}", work)
+        number = self._ask(stream, file, size, self.tier)
+        self.builder.block([number])
         if stream == WRITE and not file.sharded:
             self.first.append(number)
         return number
 
+    def _ask(self, stream: str, file: File, size: float, tier: Tier) -> int:
+        reads = stream == READ
+        work = Transfer(size, tier, "dram") if reads else Transfer(size, "dram", tier)
+        self.builder.wait(stream, COMPUTE)
+        return self.builder.launch(stream, f"{'read' if reads else 'write'} {file.name}", work)
+
     def save(self, file: File) -> None:
         """torch.save: storage by storage, each brought to the host first where it is not there."""
         for storage in file.storages:
-            if storage.tier == "nvme":
-                self._copy_swap_file(file, storage.bytes, saving=True)
-            elif storage.tier == "dram":
+            if storage.tier == "dram":
                 self.request(WRITE, file, storage.bytes)
             else:
                 staged = self._host_buffer("storage on its way to a file", storage.bytes)
@@ -144,17 +161,13 @@ class _Program:
 
     def load(self, file: File, once: bool = False, looked_at: bool = False) -> None:
         """torch.load of the whole file into host memory, then storage by storage to where training keeps it."""
-        there = [storage for storage in file.storages if storage.tier != "nvme"]
-        for storage in file.storages:
-            if storage.tier == "nvme":
-                self._copy_swap_file(file, storage.bytes, saving=False)
-        if there:
-            size = sum(storage.bytes for storage in there)
-            loaded = self._read(file, size, once)
-            if looked_at and self.tier is not None:  # it is read again, out of the page cache
-                again = Transfer(size, "dram", "dram")
-                self.copied.append(self._launch(READ, f"read {file.name} again", again))
-            self._distribute(there, loaded)
+        if not file.storages:
+            return
+        loaded = self._read(file, file.bytes, once)
+        if looked_at and self.tier is not None:  # it is read again, out of the page cache
+            again = Transfer(file.bytes, "dram", "dram")
+            self.cached.append(self._launch(READ, f"read {file.name} again", again))
+        self._distribute(file.storages, loaded)
 
     def load_all(self, file: File) -> None:
         """`elastic_checkpoint`: every rank reads the shards of all, and keeps its own."""
@@ -176,17 +189,29 @@ class _Program:
             last = self.builder.copy(COMPUTE, "copy from host", work, blocking=True)
         self.builder.release_after(loaded, last)
 
-    def _copy_swap_file(self, file: File, size: float, saving: bool) -> None:
-        """A file of the drives copied to storage, or back, as it is."""
-        ours = Transfer(size, "nvme", "dram") if saving else Transfer(size, "dram", "nvme")
-        name = f"swap files of {file.name}"
-        if saving:
-            self.copied.append(self._launch(READ, f"read {name}", ours))
-        number = self.request(WRITE if saving else READ, file, size)
-        if number is not None:
-            self.copied.append(number)
-        if not saving:
-            self.copied.append(self._launch(WRITE, f"write {name}", ours))
+    def copy_folder(self, file: File, saving: bool) -> None:
+        """Swap files copied to storage, or back, one after the other. The kernel reads ahead and writes behind, so that
+        both go on at once; it is taken to keep up with the drives."""
+        ends = {READ: "nvme" if saving else self.tier, WRITE: self.tier if saving else "nvme"}
+        for storage in file.storages:
+            ops = [self._ask(stream, file, storage.bytes, tier) for stream, tier in ends.items() if tier is not None]
+            self.builder.block(ops)
+            self.copied += ops
+
+    def reset_swap_buffers(self, given: Given) -> None:
+        """Parameters are renewed from the masters of every sub-group; those on NVMe are read for it, and written."""
+        model, width, start = given.model, DTYPE_BYTES[given.training.precision], self.builder.next_op
+        assert isinstance(given.strategy, DeepSpeed)
+        layout = layout_of(given.strategy, model, width, given.world_size)
+        swapper = OptimizerSwapper(self.builder, given.strategy, layout)
+        store = ShardStore(self.builder, given.strategy, layout, [p.name for p in model.parameters], width)
+        for group in layout.groups:
+            if group.optimizer == "nvme":
+                swapper.swap_in(group)
+            store.renew(group)
+            if group.optimizer == "nvme":
+                swapper.swap_out(group)
+        self.copied += range(start, self.builder.next_op)
 
     def _launch(self, stream: str, name: str, work: Transfer) -> int:
         self.builder.wait(stream, COMPUTE)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from zerosim.errors import InputError
 from zerosim.spec.strategy import DeepSpeed, Zero
+from zerosim.spec.swap_rules import few_buffers, is_swapped, small_buffers, sub_groups
 from zerosim.step import Tier
-from zerosim.strategies.placement import MASTER, Placement, placement_of
-from zerosim.strategies.swap_rules import is_swapped, optimizer_problems, shard_problems
+from zerosim.strategies.placement import MASTER_BYTES, Placement, placement_of
 
 
 class SubGroup(NamedTuple):
@@ -95,21 +95,6 @@ def stage3_layout(
     return layout
 
 
-def sub_groups(sizes: Sequence[int], trainable: Sequence[bool], limit: int) -> list[list[int]]:
-    """Registration order; one closes when the sum of its shards reaches `limit`."""
-    groups: list[list[int]] = [[]]
-    elements = 0
-    for parameter, size in enumerate(sizes):
-        if not trainable[parameter]:
-            continue
-        groups[-1].append(parameter)
-        elements += size
-        if elements >= limit:
-            groups.append([])
-            elements = 0
-    return [group for group in groups if group]
-
-
 def _flat_elements(zero: Zero, placement: Placement, share: int) -> int:
     if placement.parameters == "gpu":
         return 0
@@ -119,7 +104,7 @@ def _flat_elements(zero: Zero, placement: Placement, share: int) -> int:
 def _optimizer_tier(config: DeepSpeed, placement: Placement, elements: int, twin: bool) -> Tier:
     if placement.optimizer == "gpu":
         return "gpu"
-    if placement.optimizer == "nvme" and is_swapped(MASTER * elements, config.aio):
+    if placement.optimizer == "nvme" and is_swapped(MASTER_BYTES * elements, config.aio):
         return "nvme"
     return "gpu" if twin else "dram"
 
@@ -134,14 +119,14 @@ def _shard(size: int, flat: bool, config: DeepSpeed, placement: Placement, width
 
 def _check(config: DeepSpeed, layout: Stage3Layout, sizes: Sequence[int], width: int) -> None:
     """Every parameter is written to NVMe once, at construction, even those that stay in host memory later."""
-    zero, aio, problems = config.zero, config.aio, []
-    swapped = [group for group in layout.groups if group.optimizer == "nvme"]
+    zero, aio, refused = config.zero, config.aio, []
+    swapped = sum(group.optimizer == "nvme" for group in layout.groups)
     if swapped:
-        tensors = 1 + config.optimizer.state_bytes // MASTER + 1  # master, states, gradient
-        problems += optimizer_problems(zero.offload_optimizer, tensors, len(swapped))
+        refused.append(few_buffers(zero.offload_optimizer, config.optimizer, swapped))
     if layout.placement.parameters == "nvme":
         largest = max((size for size in sizes if is_swapped(width * size, aio)), default=0)
-        made = zero.offload_optimizer.fast_init and any(not group.flat for group in swapped)
-        problems += shard_problems(zero.offload_param, largest, layout.largest if made else 0)
+        groups = [group.elements for group in layout.groups]
+        refused.append(small_buffers(zero, aio, largest, "the largest shard", groups))
+    problems = [each.problem() for each in refused if each is not None]
     if problems:
         raise InputError(problems)

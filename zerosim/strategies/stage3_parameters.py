@@ -16,6 +16,7 @@ from typing import NamedTuple
 from zerosim.errors import InputError
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import ENOUGH, UNLIMITED, DeepSpeed, Offload, Zero
+from zerosim.spec.swap_rules import empty_pool
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, GATHER
 from zerosim.strategies.base import DATA_PARALLEL
@@ -25,7 +26,6 @@ from zerosim.strategies.network import Event
 from zerosim.strategies.stage3_layout import stage3_layout
 from zerosim.strategies.swap_parameters import ShardStore
 from zerosim.strategies.swap_pool import PoolError
-from zerosim.strategies.swap_rules import pool_problem
 
 OUTSTANDING = 2  # events a host list may hold before it blocks on the oldest (coordinator and stage3.py)
 
@@ -85,7 +85,7 @@ class GatheredParameters(DeepSpeedProgram):
         counts = (least, *_growing(least, len(swapped)))
         count, planned = next((n, found) for n in counts if (found := plan(n)) is not None)
         if count != least and given.buffer_count != ENOUGH:
-            raise InputError([pool_problem(given, count)])
+            raise InputError([empty_pool(given, count).problem()])
         return planned, replace(given, buffer_count=count)
 
     def prepare(self) -> None:

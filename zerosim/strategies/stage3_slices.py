@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zerosim.step import Transfer
-from zerosim.strategies.deepspeed import MASTER_BYTES
+from zerosim.strategies.placement import MASTER_BYTES
 from zerosim.strategies.stage3_gradients import ReducedGradients, Slices
 from zerosim.strategies.swap_optimizer import Gradient, OptimizerSwapper
 

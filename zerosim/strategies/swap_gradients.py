@@ -8,9 +8,10 @@ is written at the step.
 from __future__ import annotations
 
 from zerosim.spec.strategy import Aio
+from zerosim.spec.swap_rules import FP32
 from zerosim.step import WRITE, Transfer
 from zerosim.strategies.builder import Builder
-from zerosim.strategies.swap_rules import FP32, asked_at_once
+from zerosim.strategies.requests import request
 
 
 class GradientWriter:
@@ -18,7 +19,7 @@ class GradientWriter:
 
     def __init__(self, builder: Builder, aio: Aio, capacity: int, count: int) -> None:
         self.builder = builder
-        self.batch = asked_at_once(aio)
+        self.aio = aio
         self.capacity = capacity
         self.count = count
         self.free = count
@@ -45,7 +46,7 @@ class GradientWriter:
 
     def _submit(self) -> None:
         for elements in self.tensors:
-            work = Transfer(float(FP32 * elements), "dram", "nvme", batch=self.batch)
+            work = request(self.aio, FP32 * elements, "dram", "nvme")
             self.writing.append(self.builder.launch(WRITE, "write gradient", work))
         self.tensors.clear()
 

@@ -3,7 +3,9 @@
 Source: DeepSpeed 0.19.8 runtime/swap_tensor/{optimizer_utils,partitioned_optimizer_swapper,
 pipelined_optimizer_swapper}.py. Of each sub-group a file holds the master and one each state; gradients are files of
 their own. What surprises: a gradient that is too small to be swapped, or the rest beyond whole units of a larger one,
-stays on the GPU in fp32 until its sub-group is updated, and with such a rest the whole gradient does.
+stays on the GPU in fp32 until its sub-group is updated, and with such a rest the whole gradient does. The buffers of
+both swappers are locked, but not registered with CUDA (csrc/pin_memory/page_alloc.cpp, posix_memalign and mlock):
+copies between them and the GPU are pageable, and no power of two is rounded up to.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.swap_rules import FP32, aligned, is_swapped, unit
 from zerosim.step import COMPUTE, READ, WRITE, Transfer
 from zerosim.strategies.builder import Builder
+from zerosim.strategies.requests import request
 from zerosim.strategies.stage3_layout import Stage3Layout, SubGroup
 from zerosim.strategies.swap_gradients import GradientWriter
-from zerosim.strategies.swap_rules import FP32, aligned, asked_at_once, is_swapped, unit
 
 
 class Gradient(NamedTuple):
@@ -37,7 +40,6 @@ class OptimizerSwapper:
         self.groups = [group for group in layout.groups if group.optimizer == "nvme"]
         self.following = dict(zip([g.number for g in self.groups], self.groups[1:], strict=False))
         self.states = config.optimizer.state_bytes // FP32
-        self.batch = asked_at_once(config.aio)
         self.capacity = aligned(layout.largest, FP32, config.aio)
         self.writer = GradientWriter(builder, config.aio, self.capacity, self.offload.buffer_count)
         self.in_files: dict[int, list[int]] = {}  # elements of the gradients of a sub-group that were written
@@ -110,22 +112,21 @@ class OptimizerSwapper:
         return reads
 
     def _read_states(self, group: SubGroup) -> list[int]:
-        size = float(FP32 * aligned(group.elements, FP32, self.config.aio))
-        work = Transfer(size, "nvme", "dram", batch=self.batch)
+        aio = self.config.aio
+        work = request(aio, FP32 * aligned(group.elements, FP32, aio), "nvme", "dram")
         return [self.builder.launch(READ, f"read {file} {group.number}", work) for file in self._files()]
 
     def _write_states(self, group: SubGroup) -> list[int]:
-        size = float(FP32 * aligned(group.elements, FP32, self.config.aio))
-        work = Transfer(size, "dram", "nvme", batch=self.batch)
+        aio = self.config.aio
+        work = request(aio, FP32 * aligned(group.elements, FP32, aio), "dram", "nvme")
         return [self.builder.launch(WRITE, f"write {file} {group.number}", work) for file in self._files()]
 
     def _files(self) -> list[str]:
         return ["master of sub-group", *["state of sub-group"] * self.states]
 
     def _read_gradients(self, group: SubGroup) -> list[int]:
-        sizes = [float(FP32 * elements) for elements in self.in_files.get(group.number, [])]
-        name = f"read gradient of sub-group {group.number}"
-        return [self.builder.launch(READ, name, Transfer(size, "nvme", "dram", batch=self.batch)) for size in sizes]
+        works = [request(self.config.aio, FP32 * n, "nvme", "dram") for n in self.in_files.get(group.number, [])]
+        return [self.builder.launch(READ, f"read gradient of sub-group {group.number}", work) for work in works]
 
     def _bring_down(self, group: SubGroup) -> None:
         """What is left of its gradient on the GPU."""

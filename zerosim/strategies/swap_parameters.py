@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zerosim.spec.strategy import DeepSpeed
+from zerosim.spec.swap_rules import aligned
 from zerosim.step import COMPUTE, GATHER, HOST_STREAM, READ, WRITE, HostCompute, Tier, Transfer
 from zerosim.strategies.builder import Builder
-from zerosim.strategies.placement import MASTER, HostOptimizer
+from zerosim.strategies.placement import MASTER_BYTES, HostOptimizer
+from zerosim.strategies.requests import request
 from zerosim.strategies.stage3_layout import Stage3Layout, SubGroup
-from zerosim.strategies.swap_rules import aligned, asked_at_once
 
 
 class ShardStore:
@@ -70,8 +71,7 @@ class ShardStore:
     def read(self, parameters: Sequence[int]) -> None:
         """Ask the drives for shards; nobody waits yet."""
         for parameter in parameters:
-            size, batch = float(self.width * self._aligned(parameter)), asked_at_once(self.config.aio)
-            work = Transfer(size, "nvme", self.buffers, batch=0.0 if self.direct else batch)
+            work = request(self.config.aio, self.width * self._aligned(parameter), "nvme", self.buffers)
             self.reads.append(self.builder.launch(READ, f"read {self.names[parameter]}", work))
 
     def await_reads(self) -> None:
@@ -119,7 +119,7 @@ class ShardStore:
     def _to_gpu(self, elements: int) -> None:
         """torch casts where the source is, and then copies pageable memory (aten/src/ATen/native/cuda/Copy.cu)."""
         size, cast = float(self.width * elements), None
-        if self.width < MASTER:
+        if self.width < MASTER_BYTES:
             cast = self.builder.acquire("parameters on their way", "buffers", size, "dram")
             self.host.cast(elements)
         up = Transfer(size, "dram", "gpu", pinned=False)
@@ -129,7 +129,7 @@ class ShardStore:
 
     def _to_host(self, elements: int, group: SubGroup) -> None:
         """From a GPU they come down in fp32, and are cast in host memory."""
-        size, narrow = float(MASTER * elements), self.width < MASTER
+        size, narrow = float(MASTER_BYTES * elements), self.width < MASTER_BYTES
         if group.optimizer == "gpu":
             landed = self.builder.acquire("parameters on their way", "buffers", size, "dram") if narrow else None
             down = Transfer(size, "gpu", "dram", pinned=group.flat and not narrow)
@@ -143,6 +143,5 @@ class ShardStore:
             self.builder.host_compute("copy parameters", HostCompute("stream", elements, 2 * size))
 
     def _write(self, parameter: int) -> int:
-        size, batch = float(self.width * self._aligned(parameter)), asked_at_once(self.config.aio)
-        work = Transfer(size, "dram", "nvme", batch=batch)
+        work = request(self.config.aio, self.width * self._aligned(parameter), "dram", "nvme")
         return self.builder.launch(WRITE, f"write {self.names[parameter]}", work)

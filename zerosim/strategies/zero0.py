@@ -13,6 +13,7 @@ from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, Step
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
+from zerosim.strategies.placement import SCALE_BYTES
 
 LIST_ELEMENTS = 500_000_000  # engine.py: elements_per_buffer
 
@@ -90,7 +91,7 @@ class Zero0(DeepSpeedProgram):
             self.pass_over("gradient norm", elements, 4, tensors)
             build.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
             self.pass_over("clip gradients", elements, 8, tensors)
-        self.optimizer_kernels(elements, tensors)
+        self.optimizer_kernels(self.config.optimizer, elements, tensors)
         for buffer in self.gradients.values():
             build.release(buffer, COMPUTE)
         self.gradients.clear()
@@ -99,9 +100,8 @@ class Zero0(DeepSpeedProgram):
         """FP16_Optimizer.step: fp32 copies parameter by parameter, then one flat copy: 8 bytes more at once."""
         build, elements = self.builder, self.trainable
         tensors = len(self.gradients)
-        if self.dtype == "fp16":  # replicated gradients: no collective
-            self.pass_over("overflow check", elements, 10, tensors)
-            build.read(COMPUTE)
+        if self.dtype == "fp16":
+            self._check_overflow()
         held = [*self.gradients.values()]
         self.gradients.clear()
         copies = build.acquire("fp32 gradients", "optimizer", 4.0 * elements)
@@ -111,9 +111,18 @@ class Zero0(DeepSpeedProgram):
         for buffer in (copies, *held):
             build.release(buffer, COMPUTE)
         self.pass_over("gradient norm", elements, 4)
-        self.optimizer_kernels(elements, tensors)
+        self.pass_over("scale gradients", elements, SCALE_BYTES)
+        self.optimizer_kernels(self.config.optimizer, elements, tensors)
         self.pass_over("write parameters", elements, 4 + self.width)
         build.release(flat, COMPUTE)
+
+    def _check_overflow(self) -> None:
+        """The host reads each parameter's test, and then what it found (runtime/utils.py, CheckOverflow): gradients are
+        replicated, so that nobody else is asked."""
+        for parameter in self.gradients:
+            self.finite_test(COMPUTE, self.network.numels[parameter], self.held_width)
+            self.builder.read(COMPUTE)
+        self.builder.read(COMPUTE)
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:

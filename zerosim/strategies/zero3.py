@@ -16,8 +16,7 @@ from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, HOST_STREAM, HostCalls, HostCompute, Pass, Step
 from zerosim.strategies.base import DATA_PARALLEL
-from zerosim.strategies.deepspeed import MASTER_BYTES, SCALE_BYTES
-from zerosim.strategies.placement import HostOptimizer
+from zerosim.strategies.placement import MASTER_BYTES, SCALE_BYTES, HostOptimizer
 from zerosim.strategies.stage3_gradients import ReducedGradients
 from zerosim.strategies.stage3_layout import SubGroup
 from zerosim.strategies.stage3_parameters import InFlight
@@ -26,10 +25,10 @@ from zerosim.strategies.swap_optimizer import OptimizerSwapper
 
 __all__ = ["InFlight", "Zero3", "write"]
 
-OVERFLOW_BYTES = 10  # an element: isinf and isnan over the gradient partition, and the sum of either
-OVERFLOW_SCRATCH = 2  # their boolean results
+# abs, equality, any, or of isinf; inequality, any, or of isnan (aten/src/ATen/native/TensorCompare.cpp). Gradients are
+# read twice, their abs is written and read, two arrays of booleans are, too: (4 x width + 4) bytes an element.
+OVERFLOW_KERNELS = 7
 NORM_SUM = 24  # bytes a tensor: its norm squared and added, a scalar of fp64 read twice and written
-TWIN_KERNELS = 10  # of torch's AdamW over one flat tensor
 
 
 class Zero3(ReducedGradients):
@@ -75,6 +74,8 @@ class Zero3(ReducedGradients):
             self._check_overflow()
         for group in self.layout.groups:
             self._norm(group)
+        if not self.offloaded:
+            self.builder.read(COMPUTE)  # runtime/utils.py, is_invalid_grad_norm
         for group in self.layout.groups:
             self._step(group)
         self.gather_persistent()
@@ -82,16 +83,19 @@ class Zero3(ReducedGradients):
         self.timer()
 
     def _check_overflow(self) -> None:
-        share = self.layout.share
-        scanned, scratch = float(OVERFLOW_BYTES * share), float(OVERFLOW_SCRATCH * share)
-        if not self.offloaded:
-            self.overflow_flag(self.lane, scanned, scratch, len(self.layout.groups))
-            return
-        held = self.builder.acquire("overflow check", "optimizer", scratch, "dram")
-        self.builder.host_compute("overflow check", HostCompute("stream", share, scanned))
-        self.builder.release(held, HOST_STREAM)
-        self.builder.collective(COMPUTE, "all_reduce", 1, "uint8", DATA_PARALLEL, name="all-reduce overflow flag")
-        self.builder.read(COMPUTE)
+        """Over the partition of the gradients, wherever it is."""
+        share, width, build = self.layout.share, self.held_width, self.builder
+        moved, scratch = float((4 * width + 4) * share), float((width + 1) * share)
+        held = build.acquire("overflow check", "optimizer", scratch, "dram" if self.offloaded else "gpu")
+        if self.offloaded:
+            build.host_compute("overflow check", HostCompute("stream", share, moved))
+            build.release(held, HOST_STREAM)
+        else:
+            work = Pass(moved, "reduction", OVERFLOW_KERNELS)
+            build.launch(self.lane, "overflow check", work, HostCalls(kernels=work.kernels))
+            build.release(held, self.lane)
+            build.wait(COMPUTE, self.lane)
+        self.overflow_flag()
 
     def _norm(self, group: SubGroup) -> None:
         """On the GPU in fp64. Offloaded, the host sums what was taken during the backward, in fp32, and reads it twice:
@@ -114,7 +118,7 @@ class Zero3(ReducedGradients):
         if group.optimizer == "nvme":
             self.swapper.swap_in(group)
         if not self.offloaded:
-            self.update(group.elements, tensors=len(group.parameters), write=in_place)
+            self.update(group.elements, write=in_place)
         elif group.optimizer == "gpu":
             self._step_twin(group, in_place)
         else:
@@ -127,12 +131,10 @@ class Zero3(ReducedGradients):
 
     def _step_twin(self, group: SubGroup, in_place: bool) -> None:
         """A sub-group that Twin-Flow leaves on the GPU; its gradient is there in fp32."""
-        elements = group.elements
-        self.pass_over("scale gradients", elements, SCALE_BYTES)
-        work = Pass(float(self.twin.traffic_bytes * elements), "adam", TWIN_KERNELS)
-        self.builder.launch(COMPUTE, f"{self.twin.name} step", work, HostCalls(kernels=TWIN_KERNELS))
+        self.pass_over("scale gradients", group.elements, SCALE_BYTES)
+        self.optimizer_kernels(self.twin, group.elements)
         if in_place:
-            self.pass_over("write parameters", elements, MASTER_BYTES + self.width)
+            self.pass_over("write parameters", group.elements, MASTER_BYTES + self.width)
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:

@@ -32,21 +32,22 @@ class Plan(NamedTuple):
 
 
 def plans(scenario: Scenario, others: Sequence[Scenario] = ()) -> list[Plan]:
-    """All rungs in their order. `others` stand for the rungs of their strategies, or after them.
+    """All rungs in their order. `others` stand for the rungs of their strategies; a second one of a strategy follows.
 
     InputError where one of these has another model, number of GPUs or global batch.
     """
     own = list(_plans(scenario))
+    given: set[str] = set()
     for other in others:
         _check(other, scenario)
         plan = Plan(other.title, other, other.training.gradient_accumulation_steps)
-        places = [
-            i for i, each in enumerate(own) if each.name != ONE_GPU and strategy_name(each) == strategy_name(plan)
-        ]
-        if places:
-            own[places[0]] = plan._replace(name=own[places[0]].name)
-        else:
+        name = strategy_name(plan)
+        place = next((i for i, each in enumerate(own) if each.name != ONE_GPU and strategy_name(each) == name), None)
+        if place is None or name in given:
             own.append(plan)
+        else:
+            own[place] = plan._replace(name=own[place].name)
+        given.add(name)
     return own
 
 
@@ -131,15 +132,16 @@ def _batch(scenario: Scenario) -> int:
 
 
 def strategy_name(plan: Plan) -> str:
-    """`ddp`, `zero2`, `zero3-offload`, `pipeline-naive`."""
+    """`ddp`, `zero2`, `zero3-offload`, `zero3-nvme`, `pipeline-naive`."""
     strategy = plan.scenario.strategy
     if isinstance(strategy, Ddp):
         return "ddp"
     if isinstance(strategy, Pipeline):
         return f"pipeline-{strategy.schedule}"
     zero = strategy.zero
-    offloads = {zero.offload_optimizer.device, zero.offload_param.device} - {"none"}
-    return f"zero{zero.stage}" + ("-offload" if offloads else "")
+    offloads = {zero.offload_optimizer.device, zero.offload_param.device}
+    below = "-nvme" if zero.stage == 3 and "nvme" in offloads else "-offload" if offloads != {"none"} else ""
+    return f"zero{zero.stage}{below}"
 
 
 def states_on_gpu(scenario: Scenario) -> float:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zerosim.catalog import constant
 from zerosim.checkpointing import Checkpointing, Played
+from zerosim.costs.files import process_rate
 from zerosim.errors import Finding
-from zerosim.resources import Supply
 from zerosim.simulation import Simulation
 from zerosim.step import DTYPE_BYTES
 from zerosim.units import show_rate, show_size
@@ -22,6 +21,7 @@ from zerosim.units import show_rate, show_size
 INTERVAL = 500  # steps between checkpoints: `save_steps` of Hugging Face's TrainingArguments
 PIECE = 5e9  # bytes of a weights file: `max_shard_size` of zero_to_fp32.py and of Transformers 4 (modeling_utils.py)
 FP32 = 4
+TIGHT = 0.95  # of host memory, from which on it is told what is left: some GB are the operating system's and others'
 MENDED = "More host memory, or fewer ranks on a node."
 NO_STORAGE = "No storage is known (no nvme in the topology, no --save-rate): the times are those of the copies alone."
 
@@ -78,7 +78,7 @@ def saving_cost(simulation: Simulation, shared: float | None = None, interval: i
     asked = Checkpointing(simulation.scenario, held, shared)
     operations, loading = tuple(_operations(asked, room)), tuple(_loading(asked, room))
     return SavingCost(
-        storage=_storage(asked, simulation.supply),
+        storage=_storage(asked),
         files=tuple(_files(asked)),
         operations=operations,
         loading=loading,
@@ -86,16 +86,20 @@ def saving_cost(simulation: Simulation, shared: float | None = None, interval: i
         interval_steps=interval,
         overhead=operations[0].seconds / (interval * simulation.makespan),
         host_capacity_bytes=room,
-        findings=tuple(_findings(operations, loading, room)),
+        findings=() if room is None else tuple(_findings(operations, loading, room)),
         notes=tuple(_notes(asked)),
     )
 
 
-def _storage(asked: Checkpointing, supply: Supply) -> str:
+def _storage(asked: Checkpointing) -> str:
+    """What is behind files, with its rates on paper."""
     if asked.shared is not None:
         return f"shared file system, {show_rate(asked.shared)}"
-    drives = (label for name, label in supply.labels.items() if name.partition(".")[0] == "nvme")
-    return next(drives, "none") if asked.tier else "none"
+    drives = asked.drives
+    if drives is None or asked.tier is None:
+        return "none"
+    kept = "" if drives.sustained == drives.write else f", sustained {show_rate(drives.sustained)}"
+    return f"{drives.number} NVMe per node, reads {show_rate(drives.read)}, writes {show_rate(drives.write)}{kept}"
 
 
 def _files(asked: Checkpointing) -> Iterator[dict[str, Any]]:
@@ -120,8 +124,9 @@ def _operations(asked: Checkpointing, room: float | None) -> Iterator[Operation]
     yield _operation("save checkpoint", asked.save(), (common + own, own, common + world * own), room)
     yield _operation("save weights", asked.consolidate(), (whole, 0.0, whole), room)
     elastic = asked.zero.elastic_checkpoint and asked.zero.stage in (1, 2)
-    loads = common + own * (world if elastic else 1)
-    yield _operation("load checkpoint", asked.resume(), (loads, loads, nodes * common + world * own), room)
+    back = sum(file.bytes for file in asked.files() if file.sharded and file.loaded)
+    loads = common + back * (world if elastic else 1)
+    yield _operation("load checkpoint", asked.resume(), (loads, loads, nodes * common + world * back), room)
 
 
 def _operation(name: str, played: Played, sizes: tuple[float, float, float], room: float | None) -> Operation:
@@ -151,12 +156,13 @@ def _loading(asked: Checkpointing, room: float | None) -> Iterator[Loading]:
         asked.local_ranks,
         asked.zero.stage,
         asked.local_ranks / asked.scenario.world_size if asked.parameters_on_host else 0.0,
+        asked.swapped,
     ):
         yield Loading(way, peak, _fits(peak, room))
 
 
 def loading_peaks(
-    parameters: float, width: int, local_ranks: int, stage: int, on_host: float = 0.0
+    parameters: float, width: int, local_ranks: int, stage: int, on_host: float = 0.0, swapped: bool = False
 ) -> Iterator[tuple[str, float]]:
     """Bytes of host memory of a node while a pretrained model comes in, or a checkpoint is converted on it.
 
@@ -164,16 +170,17 @@ def loading_peaks(
     `low_cpu_mem_usage`, else weights and state_dict. Under zero.Init rank 0 alone reads, piece by piece (Transformers
     PR 24964), and each parameter is partitioned as it is made; `on_host` of the shards then lie on the node.
     zero_to_fp32.py keeps the fp32 shards mapped, in pages that the kernel may drop; stages 1 and 2 merge them into one
-    vector, stage 3 puts one piece of the output together at a time (DeepSpeed utils/zero_to_fp32.py).
+    vector, stage 3 puts one piece of the output together at a time (DeepSpeed utils/zero_to_fp32.py). It knows no swap
+    files: of a checkpoint with `swapped` masters it can make nothing.
     """
     whole, narrow = FP32 * parameters, width * parameters
-    yield "from_pretrained, fp32", local_ranks * whole
+    yield "from_pretrained in fp32", local_ranks * whole
     if width < FP32:
-        yield f"from_pretrained, {8 * width} bit (torch_dtype)", local_ranks * narrow
-    yield "from_pretrained, fp32, low_cpu_mem_usage=False", 2 * local_ranks * whole
+        yield f"from_pretrained in {8 * width} bit (torch_dtype)", local_ranks * narrow
+    yield "from_pretrained in fp32 (low_cpu_mem_usage=False)", 2 * local_ranks * whole
     if stage == 3:
         yield "from_pretrained under zero.Init", min(narrow, PIECE) + on_host * narrow
-    if stage > 0:
+    if stage > 0 and not swapped:
         yield "zero_to_fp32.py", whole + (min(whole, PIECE) if stage == 3 else whole)
 
 
@@ -184,27 +191,47 @@ def _notes(asked: Checkpointing) -> Iterator[str]:
     if asked.tier is None:
         yield NO_STORAGE
     else:
-        writes = 1e9 * constant("files.write_gbs") / constant("files.checksum")
-        reads = 1e9 * constant("files.read_gbs")
-        yield f"As measured, a process writes {show_rate(writes)} with torch.save and reads {show_rate(reads)}."
+        writes, reads = (f"{process_rate(way) / 1e9:.2g} GB/s" for way in ("write", "read"))
+        yield (
+            f"Taken: torch.save writes {writes} a process (derived), "
+            f"torch.load reads {reads} (measured elsewhere); sources in costs.yaml."
+        )
     if asked.zero.stage == 3:
         yield "Stage 3 saves weights once, as fp32 masters; its model files hold names and shapes."
+        if asked.swapped:
+            yield from _swap_notes(asked)
         if not asked.zero.gather_16bit_weights_on_model_save:
             yield "stage3_gather_16bit_weights_on_model_save is false: save_16bit_model would write nothing."
         if asked.zero.pipeline_loading_checkpoint:
             yield "pipeline_loading_checkpoint: the ranks of a node load one after the other."
 
 
-def _findings(operations: Sequence[Operation], loading: Sequence[Loading], room: float | None) -> Iterator[Finding]:
-    """What does not fit into the host memory of a node."""
-    has = show_size(room or 0.0)
+def _swap_notes(asked: Checkpointing) -> Iterator[str]:
+    """What is different about optimizer states on NVMe (DeepSpeed runtime/engine.py)."""
+    yield (
+        "Optimizer states on NVMe are not serialised: each rank copies its swap files (shutil.copytree). "
+        "Loading copies them back, then reads and writes them once more to renew the parameters."
+    )
+    yield "zero_to_fp32.py cannot convert such a checkpoint: it looks for masters in the optim_states files."
+    lost = sum(file.bytes for file in asked.files() if not file.loaded)
+    if lost:
+        yield f"States too small to be swapped ({show_size(lost)} a rank) are saved, but not loaded again by DeepSpeed."
+
+
+def _findings(operations: Sequence[Operation], loading: Sequence[Loading], room: float) -> Iterator[Finding]:
+    """What does not fit into the host memory of a node, or only just."""
     for each in operations:
         if not each.fits:
-            message = f"To {each.operation} takes {show_size(each.host_peak_bytes)} of host memory; node 0 has {has}."
-            yield Finding("host-memory-saving", "warning", message, MENDED)
-    lacking = [way for way in loading if not way.fits]
+            message = f"To {each.operation} takes {show_size(each.host_peak_bytes)} of host memory; node 0 has "
+            yield Finding("host-memory-saving", "warning", f"{message}{show_size(room)}.", MENDED)
+    lacking = [f"{way.way} with {show_size(way.host_peak_bytes)}" for way in loading if not way.fits]
     if lacking:
-        named = ", ".join(f"{way.way} ({show_size(way.host_peak_bytes)})" for way in lacking)
-        fitting = ", ".join(way.way for way in loading if way.fits)
-        message = f"These ways to load do not fit into the {has} of host memory of a node: {named}."
-        yield Finding("host-memory-loading", "warning", message, f"What fits: {fitting}." if fitting else MENDED)
+        message = f"Does not fit into the {show_size(room)} of host memory of a node: {', '.join(lacking)}."
+        remedy = "" if any(way.fits for way in loading) else MENDED
+        yield Finding("host-memory-loading", "warning", message, remedy)
+    peaks = [(each.operation, each.host_peak_bytes) for each in operations]
+    peaks += [(way.way, way.host_peak_bytes) for way in loading]
+    tight = [f"{name} leaves {show_size(room - peak)}" for name, peak in peaks if TIGHT * room < peak <= room]
+    if tight:
+        message = f"Of the {show_size(room)} of host memory of a node, {', '.join(tight)} for everything else."
+        yield Finding("host-memory-tight", "warning", message, "The operating system needs some, too.")

@@ -36,7 +36,10 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class TierRung:
-    """One placement. `dram_bytes` and `nvme_bytes` are peaks per node; `relative_throughput` compares with HBM."""
+    """One placement. `dram_bytes` and `nvme_bytes` are peaks per node.
+
+    `relative_throughput` compares with the first that fits (with HBM, where none does).
+    """
 
     optimizer: str
     parameters: str
@@ -57,7 +60,7 @@ class TierRung:
 
 @dataclass(frozen=True, slots=True)
 class Amortised:
-    """One placement at one batch. `relative_throughput`: against the same batch with all states in HBM."""
+    """One placement at one batch. `relative_throughput`: against the first that fits at the same batch, as above."""
 
     optimizer: str
     parameters: str
@@ -80,10 +83,9 @@ class _Placed(NamedTuple):
 
 def tiers(scenario: Scenario) -> list[TierRung]:
     """All placements that the scenario's stage and machine have, HBM first."""
-    rungs: list[TierRung] = []
-    for placed in _placements(scenario):
-        rungs.append(_rung(placed, rungs[0].tokens_per_second if rungs else None))
-    return rungs
+    rungs = [_rung(placed) for placed in _placements(scenario)]
+    base = next((rung for rung in rungs if rung.fits), rungs[0]).tokens_per_second
+    return [replace(rung, relative_throughput=rung.tokens_per_second / base) for rung in rungs]
 
 
 def amortised(
@@ -99,21 +101,24 @@ def amortised(
     return points
 
 
-def _points(scenario: Scenario) -> Iterator[Amortised]:
-    base = 0.0
-    for optimizer, parameters, placed in _placements(scenario):
-        summary = simulate(placed).summary()
-        base = base or summary.tokens_per_second
-        yield Amortised(
-            optimizer=optimizer,
-            parameters=parameters,
-            micro_batch_size=scenario.training.micro_batch_size,
-            gradient_accumulation_steps=scenario.training.gradient_accumulation_steps,
-            fits=summary.fits,
-            step_seconds=summary.step_seconds,
-            tokens_per_second=summary.tokens_per_second,
-            relative_throughput=summary.tokens_per_second / base,
-        )
+def _points(scenario: Scenario) -> list[Amortised]:
+    points = [_point(placed) for placed in _placements(scenario)]
+    base = next((point for point in points if point.fits), points[0]).tokens_per_second
+    return [replace(point, relative_throughput=point.tokens_per_second / base) for point in points]
+
+
+def _point(placed: _Placed) -> Amortised:
+    summary, training = simulate(placed.scenario).summary(), placed.scenario.training
+    return Amortised(
+        optimizer=placed.optimizer,
+        parameters=placed.parameters,
+        micro_batch_size=training.micro_batch_size,
+        gradient_accumulation_steps=training.gradient_accumulation_steps,
+        fits=summary.fits,
+        step_seconds=summary.step_seconds,
+        tokens_per_second=summary.tokens_per_second,
+        relative_throughput=1.0,
+    )
 
 
 # --- placements ------------------------------------------------------------------------------------------------------
@@ -157,7 +162,7 @@ def _largest(scenario: Scenario) -> int:
 # --- one rung --------------------------------------------------------------------------------------------------------
 
 
-def _rung(placed: _Placed, base: float | None) -> TierRung:
+def _rung(placed: _Placed) -> TierRung:
     played = simulate(placed.scenario)
     summary = played.summary()
     memory = {name: tier.peak_bytes for name, tier in summary.memory.items()}
@@ -172,7 +177,7 @@ def _rung(placed: _Placed, base: float | None) -> TierRung:
         moved=moved(played),
         step_seconds=summary.step_seconds,
         tokens_per_second=summary.tokens_per_second,
-        relative_throughput=summary.tokens_per_second / (base or summary.tokens_per_second),
+        relative_throughput=1.0,
         busiest_resource=busiest.label if busiest else "",
         reason=reason(summary),
     )

@@ -2,14 +2,16 @@
 
 Rules and constants of PyTorch's c10/cuda/CUDACachingAllocator.cpp without expandable segments: blocks are rounded to
 512 bytes and cut, best fit, from segments that are kept when they fall free; each stream has its own small and large
-pool; free neighbours merge. When the device has no room for a segment, all wholly free segments are given back (a
-flush: the device synchronises) and the request is tried again. This module knows no time: requests come in host order.
+pool; free neighbours merge. When the device has no room for a segment, the host waits for the streams that still use
+what it has given back, all wholly free segments are returned (a flush: `release_cached_blocks`) and the request is
+tried again. This module knows no time: requests come in host order.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -87,9 +89,13 @@ class _Pool:
 
 @dataclass(slots=True)
 class CachingAllocator:
-    """Reserves at most `limit` bytes while it can; counts flushes, and requests that did not fit even after one."""
+    """Reserves at most `limit` bytes while it can; counts flushes, and requests that did not fit even after one.
+
+    `awaited`: what a flush waits for, blocks that the host has given back and a stream still uses.
+    """
 
     limit: float = math.inf
+    awaited: Callable[[], Iterable[Block]] = tuple
     reserved: int = 0
     flushes: int = 0
     failures: int = 0
@@ -117,8 +123,10 @@ class CachingAllocator:
         block.pool.add(block.address, block.size)
 
     def flush(self) -> None:
-        """Give back every segment that is wholly free (`release_cached_blocks`)."""
+        """Wait for the streams, then give back every segment that is wholly free (`release_cached_blocks`)."""
         self.flushes += 1
+        for block in self.awaited():
+            self.free(block)
         for pool in self._pools.values():
             for address, size in list(pool.starts.items()):
                 if self._segments.get(address) == size:

@@ -56,11 +56,13 @@ class Holding:
 
 
 class Reserve(NamedTuple):
-    """What the caching allocator reserves, and its flushes; `failures`: requests that fit only between other blocks."""
+    """What the caching allocator reserves, and its flushes; `failures`: requests that fit only between other blocks,
+    the first of them that of op `failed`."""
 
     curve: Curve
     flushes: int
     failures: int
+    failed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,22 +172,34 @@ def _at_peak(
 
 def _reserve(holder: Holder, capacity: float, overhead: float) -> Reserve:
     """Play the moves of the GPU's buffers through the caching allocator."""
-    buffers, ops = holder.step.buffers, holder.step.ops
-    allocator = CachingAllocator(limit=capacity - overhead)
+    buffers, ops, moves = holder.step.buffers, holder.step.ops, holder.busy
+    on_gpu = [buffer.tier == GPU for buffer in buffers]
+    row, op, given, failed = 0, 0, set[int](), None
+
+    def awaited() -> list[Block]:
+        """Blocks that the host gave back before it issued `op`: their releases come after `row`."""
+        later = row + np.flatnonzero((moves.sign[row:] < 0) & (moves.op[row:] < op))
+        mine = [(each, int(moves.buffer[each])) for each in later.tolist() if each not in given]
+        given.update(each for each, _ in mine)
+        return [blocks[index].pop(0) for _, index in mine if on_gpu[index]]
+
+    allocator = CachingAllocator(capacity - overhead, awaited)
     blocks: dict[int, list[Block]] = {  # oldest first: a buffer may come back before its old block is reusable
         index: [allocator.allocate(buffers[index].bytes, COMPUTE)]
         for index in sorted(holder.step.resident)
-        if buffers[index].tier == GPU
+        if on_gpu[index]
     }
     seconds, levels = [0.0], [overhead + allocator.reserved]
-    for time, index, sign, op in zip(*(column.tolist() for column in holder.busy), strict=True):
-        if buffers[index].tier != GPU:
+    columns = zip(*(column.tolist() for column in moves), strict=True)
+    for row, (time, index, sign, op) in enumerate(columns):  # `awaited` reads it
+        if not on_gpu[index] or row in given:
             continue
         if sign > 0:
             blocks.setdefault(index, []).append(allocator.allocate(buffers[index].bytes, ops[op].stream))
+            failed = op if allocator.failures and failed is None else failed
         else:
             allocator.free(blocks[index].pop(0))
         if overhead + allocator.reserved != levels[-1]:
             seconds.append(time)
             levels.append(overhead + allocator.reserved)
-    return Reserve(Curve(np.array(seconds), np.array(levels)), allocator.flushes, allocator.failures)
+    return Reserve(Curve(np.array(seconds), np.array(levels)), allocator.flushes, allocator.failures, failed)

@@ -11,10 +11,12 @@ from zerosim.errors import Finding
 from zerosim.timeline import Timeline
 from zerosim.units import show_seconds, show_share, show_size
 from zerosim.views.choices import Choices, Surroundings
-from zerosim.views.memory import GPU, TierMemory
+from zerosim.views.memory import GPU, Reserve, TierMemory
 from zerosim.views.remedies import NO_ROUNDING, remedy
 
 PARTS_NAMED = 3
+ROOMIER = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or leave more room: smaller buckets or batches."
+FRAGMENTATION = "fragmentation"  # the code of what probably ends a step whose bytes would fit
 ROUNDING = 0.1  # share of a tier's capacity lost to rounding that is worth a note; a choice
 
 
@@ -32,7 +34,10 @@ def memory_findings(
             yield _pinned_rounding(tier, choices)
     gpu = tiers[GPU]
     if gpu.reserve is not None and gpu.reserve.flushes and not gpu.excess:
-        yield _allocator_flush(gpu, gpu.reserve.flushes, gpu.reserve.failures)
+        if gpu.reserve.failures:
+            yield _fragmentation(timeline, gpu, gpu.reserve)
+        else:
+            yield _allocator_flush(gpu, gpu.reserve.flushes)
 
 
 def _free(timeline: Timeline, tiers: Mapping[str, TierMemory]) -> dict[str, float]:
@@ -45,14 +50,16 @@ def _free(timeline: Timeline, tiers: Mapping[str, TierMemory]) -> dict[str, floa
 
 def _out_of_memory(timeline: Timeline, tier: TierMemory, around: Surroundings, choices: Choices) -> Finding:
     ops = timeline.program(tier.rank_class).ops
-    where = f"at {ops[tier.peak_op].name}" if tier.peak_op is not None else "before the step begins"
+    where = "before the step begins"
+    if tier.peak_op is not None:
+        where = f"at {ops[tier.peak_op].name} ({show_seconds(tier.peak_seconds)} into the step)"
     largest = sorted(tier.parts.items(), key=lambda part: -part[1])[:PARTS_NAMED]
     held = ", ".join(f"{name} {show_size(size)}" for name, size in largest if size)
     return Finding(
         code="out-of-memory",
         severity="error",
         message=(
-            f"{tier.tier}: {show_size(tier.peak)} needed {where} ({show_seconds(tier.peak_seconds)} into the step), "
+            f"{tier.tier}: {show_size(tier.peak)} needed {where}, "
             f"{show_size(tier.excess)} more than the {show_size(tier.capacity)} there are; held: {held}."
         ),
         remedy=remedy(tier, around, choices),
@@ -78,16 +85,32 @@ def _pinned_rounding(tier: TierMemory, choices: Choices) -> Finding:
     )
 
 
-def _allocator_flush(gpu: TierMemory, flushes: int, failures: int) -> Finding:
+def _fragmentation(timeline: Timeline, gpu: TierMemory, reserve: Reserve) -> Finding:
+    """What PyTorch raises as out of memory while bytes enough are free, but not in one piece."""
+    ops = timeline.program(gpu.rank_class).ops
+    where = f" at {ops[reserve.failed].name} ({ops[reserve.failed].phase})" if reserve.failed is not None else ""
+    requests = "one request" if reserve.failures == 1 else f"{reserve.failures} requests"
+    return Finding(
+        code=FRAGMENTATION,
+        severity="error",
+        message=(
+            f"gpu: the run would probably stop{where}, out of memory: {show_size(gpu.peak)} of "
+            f"{show_size(gpu.capacity)} are in use, but PyTorch's allocator would find no room in one piece for "
+            f"{requests} of the step, not even after flushing its cache."
+        ),
+        remedy=ROOMIER,
+    )
+
+
+def _allocator_flush(gpu: TierMemory, flushes: int) -> Finding:
     """A flush synchronises the device and costs tens to hundreds of milliseconds, which the step does not contain."""
     often = "once" if flushes == 1 else f"{flushes} times"
-    lost = f"; {failures} requests would not fit even then, by fragmentation" if failures else ""
     return Finding(
         code="allocator-flush",
         severity="warning",
         message=(
             f"PyTorch's allocator would flush its cache {often} in the step, because reserved memory reaches "
-            f"the {show_size(gpu.capacity)} of the GPU although only {show_size(gpu.peak)} are in use{lost}."
+            f"the {show_size(gpu.capacity)} of the GPU although only {show_size(gpu.peak)} are in use."
         ),
-        remedy="Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or leave more room: smaller buckets or batches.",
+        remedy=ROOMIER,
     )

@@ -20,6 +20,7 @@ MOMENTS_BYTES = 8
 SWAPPED_BYTES = 16
 NARROW_BYTES = 2  # a 16-bit gradient or parameter
 OPTIMIZER, PARAMETERS = frozenset({"optimizer"}), frozenset({"parameters"})
+WITH_GRADIENTS = OPTIMIZER | {"gradients"}
 
 
 def off_the_gpu(tier: TierMemory, around: Surroundings, choices: Choices) -> Iterator[Change]:
@@ -28,7 +29,7 @@ def off_the_gpu(tier: TierMemory, around: Surroundings, choices: Choices) -> Ite
     if "optimizer" not in choices.offloaded and stage > 0:
         gradients = min(shard, tier.parts["gradients"]) if stage > 1 else 0.0
         saved, taken = tier.parts["optimizer"] + gradients, in_host_memory(around)
-        acts_on = frozenset({"optimizer", "gradients"}) if gradients else OPTIMIZER
+        acts_on = WITH_GRADIENTS if gradients else OPTIMIZER
         yield from _moved("offload_optimizer", "dram", saved, taken, acts_on, around)
         if stage == 3 and taken > around.free.get("dram", 0.0):
             swapped = SWAPPED_BYTES * around.share * around.ranks_per_node
@@ -45,8 +46,8 @@ def out_of_host_memory(tier: TierMemory, around: Surroundings, choices: Choices)
     ranks = around.ranks_per_node
     if "optimizer" in choices.offloaded - choices.on_nvme:
         held = tier.parts["optimizer"] + min(tier.parts["gradients"], 4 * around.share * ranks)
-        acts_on = frozenset({"optimizer", "gradients"})
-        yield from _moved("offload_optimizer", "nvme", held, SWAPPED_BYTES * around.share * ranks, acts_on, around)
+        swapped = SWAPPED_BYTES * around.share * ranks
+        yield from _moved("offload_optimizer", "nvme", held, swapped, WITH_GRADIENTS, around)
     if "parameters" in choices.offloaded - choices.on_nvme:
         shards = NARROW_BYTES * around.share * ranks
         yield from _moved("offload_param", "nvme", tier.parts["parameters"], shards, PARAMETERS, around)
@@ -56,7 +57,7 @@ def back_to_host_memory(tier: TierMemory, around: Surroundings, choices: Choices
     """From the drives."""
     if "optimizer" in choices.on_nvme:
         saved, taken = tier.parts["optimizer"] + tier.parts["gradients"], in_host_memory(around)
-        yield from _moved("offload_optimizer", "dram", saved, taken, frozenset({"optimizer", "gradients"}), around)
+        yield from _moved("offload_optimizer", "dram", saved, taken, WITH_GRADIENTS, around)
     if "parameters" in choices.on_nvme:
         taken = around.ranks_per_node * _pinned(NARROW_BYTES * around.share)
         yield from _moved("offload_param", "dram", tier.parts["parameters"], taken, PARAMETERS, around)

@@ -22,13 +22,21 @@ class Cut(NamedTuple):
 
 
 def cuts(timeline: Timeline) -> tuple[Cut, ...]:
-    """The blocks of the slowest class that take time, in order; the last one ends with the step."""
+    """The blocks that take time, in order; the last one ends with the step.
+
+    Those of the slowest class; where ranks run several programs (the stages of a pipeline), a block lasts until every
+    program has done its part of it, so that the phases are those of the job.
+    """
     slowest = timeline.slowest
-    spans = timeline.spans[slowest.name]
+    several = len({rank_class.program for rank_class in timeline.classes}) > 1
+    ends: dict[tuple[Phase, int], float] = {}
+    for rank_class in timeline.classes if several else (slowest,):
+        spans = timeline.spans[rank_class.name]
+        for block, ops in groupby(timeline.program(rank_class).ops, key=lambda op: (op.phase, op.micro_batch)):
+            ends[block] = max(ends.get(block, 0.0), *(spans[op.number].end for op in ops))
     found: list[Cut] = []
     reached = 0.0
-    for (phase, _), ops in groupby(timeline.program(slowest).ops, key=lambda op: (op.phase, op.micro_batch)):
-        end = max(spans[op.number].end for op in ops)
+    for (phase, _), end in ends.items():
         if end > reached:
             found.append(Cut(end, phase))
             reached = end

@@ -4,7 +4,8 @@ A gap ends with a compute op; what this op was waiting for, directly or through 
 host was blocked by before it issued the op: a copy from pageable memory, a drive, work of the CPU. In flight: a
 collective (the cause is its kind), a copy (`transfer`), CPU work (`host_compute`), in this order, so that the causes
 sum to the parts of `breakdown`. With nothing in flight: `wait_for_rank` (a collective waits for the class that arrives
-last), `host` (the host is still busy with issuing the next op), or `idle`.
+last; `wait_for_stage` where this one runs another program, as in a pipeline), `host` (the host is still busy with
+issuing the next op), or `idle`.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from zerosim.step import Collective, Op, Phase
 from zerosim.timeline import Call, Span, Timeline
 from zerosim.views.activity import Activity, activity, kind_of
 from zerosim.views.critical_path import last_to_arrive, predecessors
-from zerosim.views.intervals import Intervals, difference
+from zerosim.views.holders import slowest_of_each
+from zerosim.views.intervals import Intervals, difference, length, union
 from zerosim.views.phases import cuts
 
-HOST, WAIT_FOR_RANK, IDLE = "host", "wait_for_rank", "idle"
+HOST, WAIT_FOR_RANK, WAIT_FOR_STAGE, IDLE = "host", "wait_for_rank", "wait_for_stage", "idle"
 NO_RESOURCE = "none"
+ONE_AT_A_TIME = 1.1  # compute of all stages, over the time in which any computes: less is one after the other; a choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,20 @@ def stalls(timeline: Timeline, seen: Activity | None = None) -> tuple[Stall, ...
         if end > start:
             seconds[reason, phases[bisect_right(ends, start)].phase] += end - start
     largest = sorted(seconds.items(), key=lambda item: (-item[1], item[0]))
-    labels = timeline.supply.labels
+    labels = dict(timeline.supply.labels)
+    if any(reason.cause == WAIT_FOR_STAGE for reason, _ in seconds):
+        labels |= dict.fromkeys((rank_class.name for rank_class in timeline.classes), _of_stages(timeline))
     return tuple(
         Stall(reason.cause, phase, reason.resource, time, labels.get(reason.resource, reason.resource))
         for (reason, phase), time in largest
     )
+
+
+def _of_stages(timeline: Timeline) -> str:
+    """How the stages of a pipeline take turns."""
+    each = [activity(replace(timeline, classes=(stage,))).compute for stage in slowest_of_each(timeline)]
+    in_turn = sum(map(length, each)) <= ONE_AT_A_TIME * length(union(*each))
+    return "one stage works at a time" if in_turn else "another stage is at work"
 
 
 def _gaps(scene: _Scene, idle: Intervals) -> Iterator[_Gap]:
@@ -185,7 +197,9 @@ def _reasons(
         number = _awaited(active, gap)
         yield start, end, _Reason(_cause(scene.ops[number]), scene.spans[number].bottleneck)
     elif flight.waiting:
-        yield start, end, _Reason(WAIT_FOR_RANK, _last_to_arrive(scene, _awaited(flight.waiting, gap)))
+        last = _last_to_arrive(scene, _awaited(flight.waiting, gap))
+        alike = scene.timeline.program(last) is scene.timeline.program(scene.name)
+        yield start, end, _Reason(WAIT_FOR_RANK if alike else WAIT_FOR_STAGE, last)
     else:
         launched = min(max(_next_issue(scene.spans, gap, end), start), end)
         yield start, launched, _Reason(HOST, HOST)

@@ -13,15 +13,16 @@ from typing import Any
 from zerosim.errors import Finding
 from zerosim.step import Collective, Phase
 from zerosim.timeline import Timeline
-from zerosim.views.activity import activity
+from zerosim.views.activity import Activity, activity
 from zerosim.views.breakdown import Breakdown, Communication, breakdown, communication
 from zerosim.views.choices import Choices
 from zerosim.views.contention import Loss, contention
+from zerosim.views.findings import Weighed, ordered, weighed
 from zerosim.views.memory import Holding, TierMemory, memory
 from zerosim.views.memory_findings import memory_findings
 from zerosim.views.phases import phases
 from zerosim.views.stalls import Stall, stalls
-from zerosim.views.time_findings import Seen, time_findings
+from zerosim.views.time_findings import Seen, of_the_cpu, on_the_path, time_findings
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
 
 HOLDINGS_SHOWN = 8
@@ -90,13 +91,15 @@ class TierUse:
 
 @dataclass(frozen=True, slots=True)
 class ClassSummary:
-    """A class of ranks: how many, and the seconds its collectives waited for other ranks to arrive."""
+    """A class of ranks: how many, and the seconds its collectives waited for other ranks to arrive. `program`: which
+    one they run, the stage of a pipeline."""
 
     name: str
     ranks: int
     first_rank: int
     end_seconds: float
     waited_seconds: float
+    program: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
     seen = activity(timeline)
     parts, waits = breakdown(timeline, seen), stalls(timeline, seen)
     volumes, resources = collectives(timeline), utilization(timeline)
+    found = Seen(parts, waits, resources, volumes, on_the_path(timeline))
     rate = 1 / seconds if seconds else 0.0
     return Summary(
         scenario=facts.title,
@@ -158,15 +162,23 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
         memory={name: _tier_use(timeline, tier) for name, tier in tiers.items()},
         collectives=volumes,
         resources=resources,
-        findings=(
-            *facts.findings,
-            *memory_findings(timeline, tiers, facts.world_size, facts.ranks_per_node, facts.choices),
-            *time_findings(timeline, Seen(parts, waits, resources, volumes), facts.choices),
+        findings=ordered(
+            (
+                *_found_before(facts, seen, found),
+                *map(Weighed, memory_findings(timeline, tiers, facts.world_size, facts.ranks_per_node, facts.choices)),
+                *time_findings(timeline, found, facts.choices),
+            )
         ),
         assumptions=tuple(dict.fromkeys((*facts.assumptions, *(note for s in timeline.steps for note in s.notes)))),
         classes=tuple(_classes(timeline)),
         contention=contention(timeline),
     )
+
+
+def _found_before(facts: Facts, seen: Activity, found: Seen) -> Iterator[Weighed]:
+    """What the scenario and its prices told, weighed by the step."""
+    on_the_path = sum(hung.seconds for hung in of_the_cpu(found.path))
+    return (weighed(each, seen, found.breakdown.host_compute, on_the_path) for each in facts.findings)
 
 
 def _tier_use(timeline: Timeline, tier: TierMemory) -> TierUse:
@@ -196,7 +208,7 @@ def _classes(timeline: Timeline) -> Iterator[ClassSummary]:
     for name, ranks, program in timeline.classes:
         spans = timeline.spans[name]
         waited = sum(spans[number].start - spans[number].ready for number in collective[program])
-        yield ClassSummary(name, len(ranks), ranks[0], max((span.end for span in spans), default=0.0), waited)
+        yield ClassSummary(name, len(ranks), ranks[0], max((span.end for span in spans), default=0.0), waited, program)
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from zerosim.units import show_seconds, show_share
 from zerosim.views.breakdown import Breakdown
 from zerosim.views.choices import Choices
 from zerosim.views.critical_path import critical_path
+from zerosim.views.findings import Weighed
 from zerosim.views.stalls import HOST, Stall
 from zerosim.views.utilization import ResourceUse, Volume
 
@@ -30,29 +31,35 @@ ONCE_A_STEP = "a larger micro-batch or more gradient_accumulation_steps: it is d
 EVERY_MICRO_STEP = "fewer and larger micro-batches: it is done in each of them"
 
 
+class Hung(NamedTuple):
+    """Seconds that the step hung on an op, and what limited the op."""
+
+    op: Op
+    resource: str
+    seconds: float
+
+
 class Seen(NamedTuple):
-    """What the views of a step have found."""
+    """What the views of a step have found; `path`: what of copies and the CPU's work its end hangs on."""
 
     breakdown: Breakdown
     stalls: Sequence[Stall]
     resources: Mapping[str, ResourceUse]
     volumes: Mapping[str, Volume]
+    path: Sequence[Hung]
 
 
-def time_findings(timeline: Timeline, seen: Seen, choices: Choices) -> Iterator[Finding]:
-    """What most of the step waits for."""
-    seconds = timeline.makespan
-    if seen.breakdown.exposed_communication > COMMUNICATION_BOUND * seconds:
-        yield _communication_bound(seen, seconds)
-    yield from _bound_by_tiers(timeline, seen.resources, choices)
+def time_findings(timeline: Timeline, seen: Seen, choices: Choices) -> Iterator[Weighed]:
+    """What most of the step waits for, with its seconds."""
+    seconds, exposed = timeline.makespan, seen.breakdown.exposed_communication
+    if exposed > COMMUNICATION_BOUND * seconds:
+        yield Weighed(_communication_bound(seen, seconds), exposed)
+    yield from _bound_by_tiers(timeline, seen, choices)
     host = sum(stall.seconds for stall in seen.stalls if stall.cause == HOST)
     if host > HOST_BOUND * seconds:
-        yield Finding(
-            code="host-bound",
-            severity="note",
-            message=f"{show_share(host / seconds)} of the step the GPU waits for the host to issue the next op.",
-            remedy="More work per launch: a larger micro-batch, fused kernels, fewer and larger modules for the hooks.",
-        )
+        message = f"{show_share(host / seconds)} of the step the GPU waits for the host to issue the next op."
+        remedy = "More work per launch: a larger micro-batch, fused kernels, fewer and larger modules for the hooks."
+        yield Weighed(Finding("host-bound", "note", message, remedy), host)
 
 
 def _communication_bound(seen: Seen, seconds: float) -> Finding:
@@ -90,48 +97,43 @@ def _limit(label: str, use: ResourceUse | None) -> str:
 # --- tiers -----------------------------------------------------------------------------------------------------------
 
 
-class _Hung(NamedTuple):
-    """Seconds that the step hung on an op, and what limited the op."""
-
-    op: Op
-    resource: str
-    seconds: float
+def of_the_cpu(path: Iterable[Hung]) -> list[Hung]:
+    """What of the critical path is work of the CPU."""
+    return [hung for hung in path if isinstance(hung.op.work, HostCompute)]
 
 
-def _bound_by_tiers(timeline: Timeline, resources: Mapping[str, ResourceUse], choices: Choices) -> Iterator[Finding]:
+def _bound_by_tiers(timeline: Timeline, seen: Seen, choices: Choices) -> Iterator[Weighed]:
     """Copies and work of the CPU that the end of the step hangs on."""
-    path = _on_the_path(timeline)
-    copies = [hung for hung in path if isinstance(hung.op.work, Transfer)]
-    computing = [hung for hung in path if isinstance(hung.op.work, HostCompute)]
+    copies = [hung for hung in seen.path if isinstance(hung.op.work, Transfer)]
     for code, hanging, said, remedy in (
-        ("transfer-bound", copies, "copies between tiers", _faster_copies),
-        ("cpu-optimizer-bound", computing, "work of the CPU", _faster_cpu),
+        ("transfer-bound", copies, "are copies between tiers", _faster_copies),
+        ("cpu-optimizer-bound", of_the_cpu(seen.path), "are work of the CPU", _faster_cpu),
     ):
         whole = sum(hung.seconds for hung in hanging)
         if whole > TIERS_BOUND * timeline.makespan:
             worst, time = _worst(hanging)
             early = sum(hung.seconds for hung in hanging if hung.op.micro_batch + 1 < timeline.step.micro_batches)
             more_work = EVERY_MICRO_STEP if 2 * early > whole else ONCE_A_STEP
-            limit = _limit(timeline.supply.labels.get(worst, worst), resources.get(worst))
-            said = f"{show_share(whole / timeline.makespan)} of the step ({show_seconds(whole)}) hangs on {said}"
+            limit = _limit(timeline.supply.labels.get(worst, worst), seen.resources.get(worst))
+            said = f"{show_share(whole / timeline.makespan)} of the critical path ({show_seconds(whole)}) {said}"
             most = f"what limits {_most(time, whole, timeline.makespan)} is {limit}"
             ways = (*remedy([hung.op.work for hung in hanging if hung.resource == worst], choices), more_work)
-            yield Finding(code, "note", f"{said}; {most}.", _sentence(ways))
+            yield Weighed(Finding(code, "note", f"{said}; {most}.", _sentence(ways)), whole)
 
 
-def _on_the_path(timeline: Timeline) -> list[_Hung]:
-    """Of a step in which something is copied or computed by the CPU."""
+def on_the_path(timeline: Timeline) -> list[Hung]:
+    """What the end of a step hangs on in which something is copied or computed by the CPU; else nothing."""
     if not any(isinstance(op.work, Transfer | HostCompute) for step in timeline.steps for op in step.ops):
         return []
     ops = {rank_class.name: timeline.program(rank_class).ops for rank_class in timeline.classes}
     return [
-        _Hung(ops[link.rank_class][link.op], timeline.spans[link.rank_class][link.op].bottleneck, link.end - link.start)
+        Hung(ops[link.rank_class][link.op], timeline.spans[link.rank_class][link.op].bottleneck, link.end - link.start)
         for link in critical_path(timeline)
         if link.why == "work"
     ]
 
 
-def _worst(hanging: Sequence[_Hung]) -> tuple[str, float]:
+def _worst(hanging: Sequence[Hung]) -> tuple[str, float]:
     """The resource that most of it hangs on, and for how long."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for hung in hanging:
