@@ -275,6 +275,8 @@ def test_stage_3_may_move_from_host_memory_to_drives_and_back() -> None:
     remedy = finding(roomy, facts(choices=given)).remedy
     # optimizer 2 x (33.55 + 40) MB, fp32 gradients 2 x 20 MB; 16 bytes x 5M elements x 2 ranks
     assert "offload_optimizer.device nvme (saves about 187.1 MB, takes about 160 MB of NVMe per node)" in remedy
+    below = finding(roomy, facts(choices=given._replace(stage=2))).remedy  # stage 2 takes nvme for cpu
+    assert "ZeRO stage 3 with offload_optimizer.device nvme (saves about 187.1 MB, takes about 160 MB" in below
     on_drives = Buffer("swapped", "optimizer", 60 * MB, "nvme")
     step = replace(timeline.step, buffers=(on_drives,), resident=frozenset({0}))
     small = replace(timeline.supply, capacities={"gpu": 1e9, "dram": 1e9, "nvme": 100 * MB})

@@ -40,14 +40,15 @@ def off_the_gpu(tier: TierMemory, around: Surroundings, choices: Choices) -> Ite
 
 
 def out_of_host_memory(tier: TierMemory, around: Surroundings, choices: Choices) -> Iterator[Change]:
-    """To the drives: stage 3 only."""
-    if choices.stage != 3:
+    """To the drives, which stage 3 alone does: on stages 1 and 2 DeepSpeed takes nvme for cpu."""
+    if not choices.stage:
         return
     ranks = around.ranks_per_node
+    key = "offload_optimizer" if choices.stage == 3 else "ZeRO stage 3 with offload_optimizer"
     if "optimizer" in choices.offloaded - choices.on_nvme:
         held = tier.parts["optimizer"] + min(tier.parts["gradients"], 4 * around.share * ranks)
         swapped = SWAPPED_BYTES * around.share * ranks
-        yield from _moved("offload_optimizer", "nvme", held, swapped, WITH_GRADIENTS, around)
+        yield from _moved(key, "nvme", held, swapped, WITH_GRADIENTS, around)
     if "parameters" in choices.offloaded - choices.on_nvme:
         shards = NARROW_BYTES * around.share * ranks
         yield from _moved("offload_param", "nvme", tier.parts["parameters"], shards, PARAMETERS, around)
