@@ -15,6 +15,7 @@ from tests.toy import toy, toy_training
 from zerosim.costs import Priced, price
 from zerosim.engine import play
 from zerosim.errors import DeadlockError, InputError
+from zerosim.report.bands import phases as bands_of
 from zerosim.resources import RankClass
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import Simulation, simulate
@@ -24,8 +25,8 @@ from zerosim.step import COMPUTE, Buffer, Collective, Group, Op, Step, communica
 from zerosim.strategies import build
 from zerosim.strategies.stages import cut, spread
 from zerosim.studies.ladder import ladder
-from zerosim.timeline import Call, Timeline
-from zerosim.views import critical_path, memory, stalls, utilization
+from zerosim.timeline import Call, Span, Timeline
+from zerosim.views import critical_path, memory, phases, stalls, utilization
 
 MODEL = {"layers": 8, "hidden": 256, "heads": 4, "ffn": 512, "gated": True, "vocab": 1000}
 
@@ -470,3 +471,22 @@ def test_a_pipeline_reads_as_it_was_said() -> None:
     scenario = question(4, {"parameter_dtype": "bf16", "optimizer": {"type": "SGD", "momentum": 0.9}})
     assert from_mapping(scenario.text).strategy == scenario.strategy
     assert scenario.text["strategy"]["pipeline"]["stages"] == 4
+
+
+def test_phases_are_those_of_the_job() -> None:
+    """A naive schedule goes forward through all stages, then back; no stage has seen the whole."""
+    played = simulate(
+        question(2, gpus=2, training={"gradient_accumulation_steps": 3, "activation_checkpointing": "full"})
+    )
+    seconds, bands = phases(played), bands_of(played, played.classes[0])
+    assert sum(seconds.values()) == pytest.approx(played.makespan)
+    forward = [span.end for each in played.classes for span in forward_spans(played, each, micro_batch=0)]
+    assert bands[0].label == "forward"
+    assert bands[0].end == pytest.approx(max(forward))  # of the last stage, whichever stage the picture shows
+    assert bands == bands_of(played, played.classes[1])
+
+
+def forward_spans(played: Simulation, rank_class: RankClass, micro_batch: int) -> list[Span]:
+    ops = played.program(rank_class).ops
+    chosen = [op.number for op in ops if op.phase == "forward" and op.micro_batch == micro_batch]
+    return [played.spans[rank_class.name][number] for number in chosen]

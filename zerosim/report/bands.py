@@ -34,8 +34,12 @@ def seen_by(timeline: Timeline, rank_class: RankClass) -> Timeline:
 
 
 def phases(timeline: Timeline, rank_class: RankClass) -> list[Band]:
-    """Forward, backward, optimizer, one band a micro-batch; together they are the whole step."""
-    found = cuts(seen_by(timeline, rank_class))
+    """Forward, backward, optimizer, one band a micro-batch; together they are the whole step.
+
+    Those of the class, or of the job where ranks run several programs.
+    """
+    several = len({each.program for each in timeline.classes}) > 1
+    found = cuts(timeline if several else seen_by(timeline, rank_class))
     starts = [0.0, *(cut.end for cut in found)]
     return [Band(cut.phase, start, cut.end) for start, cut in zip(starts, found, strict=False)]
 
