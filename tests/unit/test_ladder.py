@@ -131,7 +131,11 @@ def test_a_scenario_of_another_batch_stands_for_nothing() -> None:
 def test_a_second_scenario_of_a_strategy_follows_the_rungs() -> None:
     offloaded = {"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3, **CPU}}}
     one, two = scenario(offloaded, title="one"), scenario(offloaded, title="two")
-    assert names(ladder(scenario(), [one, two]))[5:] == ["ZeRO-3 + offload", "layer-wise", "two"]
+    assert [plan.name for plan in plans(scenario(), [one, two])][5:] == [
+        "ZeRO-3 + offload",
+        "layer-wise",
+        "zero3-offload (2)",
+    ]
 
 
 def test_rungs_keep_all_states_on_the_gpu_but_the_offloaded_one() -> None:

@@ -6,6 +6,7 @@ rest take as long as one of those that are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -37,17 +38,17 @@ def plans(scenario: Scenario, others: Sequence[Scenario] = ()) -> list[Plan]:
     InputError where one of these has another model, number of GPUs or global batch.
     """
     own = list(_plans(scenario))
-    given: set[str] = set()
+    given: Counter[str] = Counter()
     for other in others:
         _check(other, scenario)
         plan = Plan(other.title, other, other.training.gradient_accumulation_steps)
         name = strategy_name(plan)
         place = next((i for i, each in enumerate(own) if each.name != ONE_GPU and strategy_name(each) == name), None)
-        if place is None or name in given:
-            own.append(plan)
-        else:
+        given[name] += 1
+        if place is not None and given[name] == 1:
             own[place] = plan._replace(name=own[place].name)
-        given.add(name)
+        else:
+            own.append(plan._replace(name=name if given[name] == 1 else f"{name} ({given[name]})"))
     return own
 
 
