@@ -38,6 +38,8 @@ def apart(found: Priced, works: Sequence[Work | None], bound: bool) -> Priced:
         uses = []
         for resource, amount, efficiency, ranks in demand.uses:
             name = physical(resource, isinstance(work, Transfer) and work.target == "gpu", rank, bound)
+            if resource == "cpu" and ranks == 1:  # its threads have cores of their own
+                name = f"cpu of rank {rank}"
             if name:
                 rates[name] = found.supply.rates[resource]
                 uses.append(Use(name, amount / ranks, efficiency))

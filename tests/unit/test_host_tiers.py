@@ -10,7 +10,7 @@ from tests.costs_machines import collective, demand, machine, priced, seconds
 from tests.physical import apart
 from zerosim.costs import Priced, price
 from zerosim.engine import play
-from zerosim.resources import Demand, Supply
+from zerosim.resources import Demand, Supply, Use
 from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import named_topology
@@ -89,6 +89,20 @@ def test_one_thread_moves_what_one_core_moves() -> None:
     torchrun = Launch("torchrun")
     assert seconds(host(8, sockets=2), ADAM, launch=torchrun) == pytest.approx(28 / 8)
     assert seconds(host(1), ADAM, launch=torchrun) == pytest.approx(28 / (0.57 * 204.8))  # one process: all cores
+
+
+def test_threads_that_have_cores_of_their_own_share_none() -> None:
+    """One thread a rank: each moves its own bytes, however many ranks there are; eight times 64 threads take turns."""
+
+    def cores(ranks: int, launch: Launch) -> Use:
+        (op,) = priced(host(ranks), ADAM, launch=launch).demands["all"]
+        return next(use for use in op.uses if use.resource == "cpu")
+
+    for ranks in (1, 8):
+        one = cores(ranks, Launch(omp_num_threads=1))
+        assert (one.amount, one.efficiency, one.ranks) == (28 * GB, 1 / 64, 1)
+    crowd = cores(8, Launch())
+    assert (crowd.amount, crowd.ranks) == (8 * 28 * GB, 8)
 
 
 def test_a_bound_rank_alone_on_two_sockets_has_both() -> None:

@@ -22,7 +22,8 @@ GB = 1e9
 
 
 def host_compute(work: HostCompute, site: Site) -> Demand:
-    """Every rank of the home does the same at the same time, and they share its memory and its cores."""
+    """Every rank of the home does the same at the same time, and they share its memory; its cores where these are
+    fewer than all their threads."""
     home = site.home
     if home is None:
         raise missing(site, "a socket with dram", f"{work.kind} on the CPU")
@@ -31,7 +32,10 @@ def host_compute(work: HostCompute, site: Site) -> Demand:
     moved = work.dram_bytes * home.ranks
     uses = [Use(site.resource("dram"), moved, memory_share(work.kind, home), home.ranks)]
     if home.cores:
-        uses.append(Use(site.resource("cpu"), moved, cores_share(home), home.ranks))
+        sharing = home.ranks if home.crowded else 1
+        uses.append(
+            Use(site.resource("cpu"), work.dram_bytes * sharing, cores_share(home) * sharing / home.ranks, sharing)
+        )
     return Demand(uses=tuple(uses))
 
 
