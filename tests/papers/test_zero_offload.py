@@ -15,12 +15,12 @@ import pytest
 
 from zerosim import load, simulate
 from zerosim.spec.loading import read
+from zerosim.step import PHASES, Phase
 from zerosim.units import parse_seconds, parse_size
 from zerosim.views import Summary
 
 HERE = Path(__file__).parent
 PUBLISHED = read(HERE / "zero-offload.yaml").data
-PHASES = ("forward", "backward", "optimizer")
 
 
 @cache
@@ -28,8 +28,8 @@ def step() -> Summary:
     return simulate(load(HERE.parents[1] / "scenarios" / "ten-b-one-v100.yaml")).summary()
 
 
-def error(phase: str) -> float:
-    return step().phases[phase] / parse_seconds(PUBLISHED[phase]) - 1  # type: ignore[index]
+def error(phase: Phase) -> float:
+    return step().phases[phase] / parse_seconds(PUBLISHED[phase]) - 1
 
 
 def test_the_phases_beside_the_published_ones() -> None:

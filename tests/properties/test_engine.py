@@ -121,7 +121,7 @@ class Watched(Fabric):
 
     @property
     def history(self) -> dict[Flow, list[tuple[float, float]]]:
-        return self.__dict__.setdefault("_history", {})  # type: ignore[no-any-return]
+        return self.__dict__.setdefault("_history", {})  # type: ignore[no-any-return]  # a dict by name is untyped
 
 
 @given(programs())

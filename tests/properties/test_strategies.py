@@ -340,7 +340,7 @@ def test_no_prefetch_bucket_and_no_live_parameters_are_the_same(
 ) -> None:
     config, *rest = program
     off = [{"prefetch_bucket_size": 0}, {"max_live_parameters": 0}]
-    one, other = (build(replace(config, zero=replace(config.zero, **keys)), *rest)[0] for keys in off)  # type: ignore[arg-type]
+    one, other = (build(replace(config, zero=replace(config.zero, **keys)), *rest)[0] for keys in off)  # type: ignore[arg-type]  # drawn values
     assert one == other
 
 

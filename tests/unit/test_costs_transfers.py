@@ -260,4 +260,4 @@ def test_copies_that_cannot_be() -> None:
     with pytest.raises(InputError, match="nvme drives"):
         demand(node(), Transfer(GB, "nvme", "dram"))
     with pytest.raises(InputError, match="tiers gpu, dram or nvme"):
-        demand(node(), Transfer(GB, "tape", "dram"))  # type: ignore[arg-type]
+        demand(node(), Transfer(GB, "tape", "dram"))  # type: ignore[arg-type]  # what no tier is

@@ -425,7 +425,7 @@ def test_an_offload_written_out_reads_back(
     if stage < 3:
         states = replace(states, ratio=1.0)
     overlap = stage == 3
-    zero = Zero(stage=stage, overlap_comm=overlap, offload_optimizer=states, offload_param=parameters)  # type: ignore[arg-type]
+    zero = Zero(stage=stage, overlap_comm=overlap, offload_optimizer=states, offload_param=parameters)  # type: ignore[arg-type]  # a row of the test
     deepspeed = DeepSpeed(zero=zero, aio=aio, cpu_checkpointing=checkpoints)
     called = replace(KNOWN, checkpoint_function="deepspeed" if checkpoints else "torch")
     assert read(as_mapping(deepspeed, "bf16"), called).deepspeed == deepspeed

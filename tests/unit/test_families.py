@@ -27,7 +27,7 @@ def test_programs_are_faultless(name: str) -> None:
     model = catalogue_model(name)
     for checkpointing, reentrant in WAYS:
         training = Training(
-            64, precision="bf16", activation_checkpointing=checkpointing, reentrant=reentrant, attention="eager"  # type: ignore[arg-type]
+            64, precision="bf16", activation_checkpointing=checkpointing, reentrant=reentrant, attention="eager"  # type: ignore[arg-type]  # a row of the test
         )  # fmt: skip
         for strategy in STRATEGIES:
             assert build(strategy, model, training, 3)[0].lint() == []

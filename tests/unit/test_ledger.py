@@ -20,7 +20,7 @@ TOUCHED = {1: PSI, 2: 115_200}  # elements of the whole tensors that lie in rank
 
 
 def offloaded(stage: int, ranks: int, micro_steps: int = 1) -> Step:
-    zero = Zero(stage=stage, reduce_bucket_size=20_000, offload_optimizer=Offload(device="cpu"))  # type: ignore[arg-type]
+    zero = Zero(stage=stage, reduce_bucket_size=20_000, offload_optimizer=Offload(device="cpu"))  # type: ignore[arg-type]  # a row of the test
     return build(DeepSpeed(zero=zero), toy(), toy_training(gradient_accumulation_steps=micro_steps), ranks)[0]
 
 

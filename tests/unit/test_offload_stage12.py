@@ -27,7 +27,7 @@ BUCKET = 20_000
 
 def offloaded(stage: int, pin_memory: bool = True, device: str = "cpu", **keys: Any) -> DeepSpeed:
     place = Offload(device=device, pin_memory=pin_memory)  # type: ignore[arg-type]  # rows are checked by the class
-    zero = Zero(stage=stage, reduce_bucket_size=BUCKET, offload_optimizer=place)  # type: ignore[arg-type]
+    zero = Zero(stage=stage, reduce_bucket_size=BUCKET, offload_optimizer=place)  # type: ignore[arg-type]  # a row of the test
     return DeepSpeed(zero=replace(zero, **keys), synchronized_timer=False)
 
 

@@ -253,7 +253,7 @@ def test_a_tree_is_called_a_tree() -> None:
 
 def test_messages_count_what_one_rank_puts_in_and_takes_out() -> None:
     def arguments(kind: str, rank: int) -> Any:
-        op = Op(0, kind, "nccl.dp", Collective(kind, 24, "bf16", "dp"))  # type: ignore[arg-type]
+        op = Op(0, kind, "nccl.dp", Collective(kind, 24, "bf16", "dp"))  # type: ignore[arg-type]  # a row of the test
         named = kernel(op, Step((op,), (), frozenset(), {"dp": Group("dp", 4, stride=2)}, 1), rank)
         assert named is not None
         return named.arguments

@@ -33,7 +33,7 @@ NCCL = communicator("dp")
 
 
 def zero(stage: int, synchronized_timer: bool = True, **keys: Any) -> DeepSpeed:
-    config = Zero(stage=stage, reduce_bucket_size=BUCKET, param_persistence_threshold=100)  # type: ignore[arg-type]
+    config = Zero(stage=stage, reduce_bucket_size=BUCKET, param_persistence_threshold=100)  # type: ignore[arg-type]  # a row of the test
     return DeepSpeed(zero=replace(config, **keys), synchronized_timer=synchronized_timer)
 
 
