@@ -17,6 +17,7 @@ from zerosim.costs.files import FileOps, drives_of, limit_words, with_files
 from zerosim.engine import play
 from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
+from zerosim.spec.scenario_text import strategy_text
 from zerosim.spec.strategy import Ddp, DeepSpeed, Zero
 from zerosim.step import READ, WRITE, Collective, Tier, Transfer
 from zerosim.strategies import saving
@@ -53,7 +54,8 @@ class Checkpointing:
 
     def __post_init__(self) -> None:
         if not isinstance(self.scenario.strategy, Ddp | DeepSpeed):
-            found = f"the strategy {type(self.scenario.strategy).__name__.lower()}"
+            (name,) = strategy_text(self.scenario.strategy, self.scenario.training)
+            found = f"the strategy {name}"
             raise InputError([Problem("--save-cost", "", found, "ddp or deepspeed, the only ones it knows")])
 
     @property

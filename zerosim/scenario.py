@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.launch import Launch, usual_launch
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import Ddp, Pipeline, Strategy
+from zerosim.spec.strategy import Ddp, Fsdp, Pipeline, Strategy
 from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.training import MOST_PASSES, Training
 
@@ -76,6 +76,12 @@ class Scenario:
         return len(self.topology.gpus)
 
     @property
+    def ranks_per_node(self) -> int:
+        """Ranks of the first node; the last may have fewer."""
+        topology = self.topology
+        return sum(topology.host_of(rank) == topology.hosts[0] for rank in range(self.world_size))
+
+    @property
     def replicas(self) -> int:
         """Ranks, or pipelines, that each have their own part of the batch."""
         return self.world_size // (self.strategy.stages if isinstance(self.strategy, Pipeline) else 1)
@@ -124,12 +130,18 @@ def from_mapping(mapping: Mapping[str, Any], base_directory: str | Path = ".", c
 
 
 def _misfits(scenario: Scenario) -> Iterator[Problem]:
-    if isinstance(scenario.strategy, Pipeline):
-        from zerosim.spec.pipeline import misfits
+    """What of the strategy does not go with the rest."""
+    strategy, precision, world = scenario.strategy, scenario.training.precision, scenario.world_size
+    if isinstance(strategy, Fsdp):
+        from zerosim.spec import fsdp_misfits
 
-        precision = scenario.training.precision
-        for key, found, expected in misfits(scenario.strategy, precision, scenario.world_size, scenario.model):
-            yield Problem(scenario.source, f"strategy.pipeline.{key}", found, expected)
+        for wrong in fsdp_misfits.misfits(strategy, precision, world, scenario.ranks_per_node):
+            yield Problem(scenario.source, f"strategy.fsdp.{wrong.key}", wrong.found, wrong.expected)
+    if isinstance(strategy, Pipeline):
+        from zerosim.spec import pipeline
+
+        for wrong in pipeline.misfits(strategy, precision, world, scenario.model):
+            yield Problem(scenario.source, f"strategy.pipeline.{wrong.key}", wrong.found, wrong.expected)
 
 
 def _known(changes: Mapping[str, Any]) -> None:

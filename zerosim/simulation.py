@@ -15,12 +15,13 @@ from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.errors import Finding, InputError
 from zerosim.scenario import Scenario
-from zerosim.spec.strategy import Ddp, DeepSpeed, Pipeline, Zero
+from zerosim.spec.scenario_text import strategy_text
+from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Zero
 from zerosim.spec.topology import Gpu
-from zerosim.step import Step
+from zerosim.step import DTYPE_BYTES, Step
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
-from zerosim.views import Choices, Facts, Summary, summarize
+from zerosim.views import Choices, Facts, Summary, choices, summarize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Simulation(Timeline):
 def simulate(scenario: Scenario) -> Simulation:
     """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs."""
     with _no_collection():
-        steps = _built(scenario)
+        steps = programs(scenario)
         priced = price(steps, scenario.topology, scenario.launch)
         played = play(steps, priced.classes, priced.demands, priced.supply)
         return Simulation(
@@ -56,13 +57,15 @@ def simulate(scenario: Scenario) -> Simulation:
         )
 
 
-def _built(scenario: Scenario) -> tuple[Step, ...]:
-    """The programs; what DeepSpeed refuses only when it runs is wrong in the scenario."""
+def programs(scenario: Scenario) -> tuple[Step, ...]:
+    """The step's programs, not played; what a framework refuses only when it runs is wrong in the scenario."""
     try:
-        return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size)
+        return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)
     except InputError as error:
+        (section,) = strategy_text(scenario.strategy, scenario.training)
+        above = ("strategy", section)
         places = [
-            replace(wrong, source=scenario.source, path=f"strategy.deepspeed.{wrong.source}.{wrong.path}")
+            replace(wrong, source=scenario.source, path=".".join(filter(None, (*above, wrong.source, wrong.path))))
             for wrong in error.problems
         ]
         raise InputError(places) from None
@@ -102,23 +105,59 @@ def _peak_flops(scenario: Scenario) -> float:
 def _choices(scenario: Scenario) -> Choices:
     """What bears on memory and on what would help."""
     training, strategy = scenario.training, scenario.strategy
+    fsdp = _fsdp(scenario, strategy) if isinstance(strategy, Fsdp) else None
     zero = strategy.zero if isinstance(strategy, DeepSpeed) else Zero()
     sections = {"optimizer": zero.offload_optimizer, "parameters": zero.offload_param}
     offloaded = frozenset(state for state, section in sections.items() if section.device != "none")
+    pinned = frozenset(state for state in offloaded if sections[state].pin_memory)
+    if isinstance(strategy, Fsdp) and strategy.cpu_offload:
+        offloaded = frozenset(sections)
+        pinned = offloaded if strategy.version == 2 and strategy.pin_memory else pinned  # version 1 has no choice
     return Choices(
         checkpointing=training.activation_checkpointing == "full",
         micro_batch=training.micro_batch_size,
         stage=strategy.zero.stage if isinstance(strategy, DeepSpeed) else None,
+        fsdp=fsdp,
         ddp=isinstance(strategy, Ddp),
-        pipeline=isinstance(strategy, Pipeline),
+        pipeline=_pipeline(scenario, strategy) if isinstance(strategy, Pipeline) else None,
         bucket_view=isinstance(strategy, Ddp) and strategy.gradient_as_bucket_view,
         offloaded=offloaded,
         on_nvme=frozenset(state for state in offloaded if zero.stage == 3 and sections[state].device == "nvme"),
-        pinned=frozenset(state for state in offloaded if sections[state].pin_memory),
+        pinned=pinned,
         accumulation=training.gradient_accumulation_steps,
         pipelined=zero.offload_optimizer.pipeline_read or zero.offload_optimizer.pipeline_write,
         bound_cores=scenario.launch.bind_cores_to_rank,
     )
+
+
+def _fsdp(scenario: Scenario, strategy: Fsdp) -> choices.Fsdp:
+    """FSDP's choices; what it keeps gathered is the root's parameters and those of two blocks."""
+    first, wrap = strategy.version == 1, strategy.wrap
+    blocks = [module for module in scenario.model.root.walk() if module.block]
+    within = sum(part.numel for block in blocks for module in block.walk() for part in module.parameters)
+    shards = strategy.shards(scenario.world_size, scenario.ranks_per_node)
+    return choices.Fsdp(
+        version=strategy.version,
+        shards=shards,
+        across=shards > scenario.ranks_per_node,
+        sharded=strategy.sharded,
+        frees=strategy.frees,
+        wrapped=bool(wrap.blocks or wrap.modules or wrap.least),
+        prefetches=not first or strategy.backward_prefetch != "NO_PREFETCH",
+        limited=not first or strategy.limit_all_gathers,
+        offload=strategy.cpu_offload,
+        no_sync=strategy.no_sync,
+        kept=scenario.model.numel - within + 2 * within / max(1, len(blocks)),
+        width=DTYPE_BYTES[strategy.compute_dtype],
+        stored=DTYPE_BYTES[strategy.parameter_dtype],
+        threads=scenario.launch.omp_num_threads is not None,
+    )
+
+
+def _pipeline(scenario: Scenario, strategy: Pipeline) -> choices.Pipeline:
+    micro_batches = scenario.training.gradient_accumulation_steps
+    sharded = strategy.zero_stage > 0
+    return choices.Pipeline(strategy.schedule, strategy.stages, micro_batches, scenario.replicas, sharded)
 
 
 @contextmanager

@@ -20,7 +20,9 @@ from zerosim.errors import ZerosimError
 
 Phase = Literal["forward", "backward", "optimizer"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"]
+CollectiveKind = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv", "exchange",
+]  # fmt: skip
 DTYPE_BYTES: Mapping[str, int] = {
     "fp64": 8, "fp32": 4, "int64": 8, "int32": 4, "fp16": 2, "bf16": 2, "int8": 1, "uint8": 1,
 }  # fmt: skip
@@ -83,12 +85,15 @@ class Collective(NamedTuple):
     """A collective over the ranks of `group`.
 
     `elements` follows nccl-tests: the whole buffer (gathered output of an all-gather, input of a reduce-scatter).
+    In a pair `send_recv` goes one way; `exchange` is a send and a receive in one call, `elements` each way.
+    `root`: the rank of the group to which a reduction goes.
     """
 
     kind: CollectiveKind
     elements: int
     dtype: str
     group: str
+    root: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -134,7 +139,7 @@ class HostCalls(NamedTuple):
     kernels: int = 0  # kernel launches (an autograd or framework op each)
     collectives: int = 0  # calls into the communication library
     gradient_hooks: int = 0  # post-accumulate-grad hooks
-    module_hooks: int = 0  # stage-3 pre- and post-hooks
+    module_hooks: int = 0  # pre- and post-hooks of stage 3 and FSDP
     hook_parameters: int = 0  # parameters looked at in those
     reads: int = 0  # device-to-host scalar reads (`.item()`), beside the waiting
 
@@ -148,6 +153,7 @@ class Buffer(NamedTuple):
     """A block of memory. `category` is one of CATEGORIES; `name` says which one it is.
 
     `pinned`: page-locked host memory, of which torch takes a power of two (c10 CachingHostAllocator).
+    `parameters`: those that lie in it whole, for use, as long as it is held.
     """
 
     name: str
@@ -155,6 +161,7 @@ class Buffer(NamedTuple):
     bytes: float
     tier: Tier = "gpu"
     pinned: bool = False
+    parameters: tuple[int, ...] = ()
 
     @property
     def taken(self) -> float:
@@ -177,7 +184,10 @@ class Slice(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One op; `number` is its place in issue order. `work` None is a marker on a stream, of no time of its own."""
+    """One op; `number` is its place in issue order. `work` None is a marker on a stream, of no time of its own.
+
+    `reduces`: gradients that it sums over the ranks. `gathers`: parameters that it makes whole, in the buffer's order.
+    """
 
     number: int
     name: str
@@ -192,6 +202,7 @@ class Op(NamedTuple):
     micro_batch: int = 0
     layer: int | None = None
     reduces: tuple[Slice, ...] = ()
+    gathers: tuple[int, ...] = ()
 
 
 class Group(NamedTuple):

@@ -5,6 +5,7 @@ Every scenario that comes with zerosim is played here once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.asking import ROOT, SCENARIOS, SMALL, ask
+from tests.cli.wrong_files import RIGHT
 
 NUMBER = (int, float)
 PART_BYTES = tuple(
@@ -45,6 +47,8 @@ RUNG: dict[str, Any] = {
     "rung": str, "strategy": str, "fits": bool, "model_states_bytes": NUMBER, "peak_bytes": NUMBER,
     "step_seconds": NUMBER, "tokens_per_second": NUMBER, "relative_throughput": (*NUMBER, type(None)), "reason": str,
 }  # fmt: skip
+VERDICT = {"recording": str, "match": bool, "first_difference": (dict, type(None))}
+RECORDED = RIGHT["recording.json"]
 LEDGER = {"stage": int, "offload": str, "gpu_bytes_per_gpu": NUMBER, "dram_bytes_per_node": NUMBER}
 
 
@@ -186,6 +190,29 @@ def test_ladder(small: Path) -> None:
     assert rungs[0]["relative_throughput"] == 1.0  # everything fits, so the first rung is the base
     base = rungs[0]["tokens_per_second"]
     assert all(rung["relative_throughput"] == pytest.approx(rung["tokens_per_second"] / base) for rung in rungs)
+
+
+def test_conform(tmp_path: Path) -> None:
+    """Three recordings: one that matches, one that has another size, one of a framework that nobody knows."""
+    texts = {"same": RECORDED, "other": RECORDED.replace('"nin": 64', '"nin": 65'), "unknown": RECORDED}
+    texts["unknown"] = RECORDED.replace('"strategy": "ddp"', '"strategy": "horovod"')
+    paths = [tmp_path / f"{name}.json" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    answer = ask("conform", *paths, "--json")
+    rows = json.loads(answer.out)
+    assert answer.code == 0  # a difference is an answer
+    assert all(line.startswith(f"{tmp_path}") for line in answer.err.splitlines())  # notes
+    holds(rows, [VERDICT])
+    assert all(row.keys() == VERDICT.keys() for row in rows)
+    assert [(row["recording"], row["match"]) for row in rows] == list(
+        zip(map(str, paths), [True, False, False], strict=True)
+    )
+    assert rows[0]["first_difference"] is None
+    sides = rows[1]["first_difference"]
+    assert (sides["index"], sides["recorded"]["nin"], sides["simulated"]["nin"]) == (0, 65, 64)
+    assert 'found "horovod"; expected' in rows[2]["first_difference"]["reason"]
+    assert (ask("conform", *paths, "--strict").code, ask("conform", paths[0], "--strict").code) == (3, 0)
 
 
 def test_memory_has_every_stage_with_and_without_offload() -> None:

@@ -55,7 +55,68 @@ RIGHT: dict[str, Any] = {
     },
 }  # fmt: skip
 DDP: dict[str, Any] = RIGHT | {"strategy": {"ddp": {"bucket_cap_mb": 0.01, "optimizer": "AdamW", "no_sync": True}}}
+ACCELERATE: dict[str, Any] = RIGHT | {
+    "strategy": {
+        "fsdp": {
+            "distributed_type": "FSDP", "mixed_precision": "bf16", "num_processes": 4, "num_machines": 2,
+            "rdzv_backend": "static", "gradient_clipping": 1.0,
+            "fsdp_config": {
+                "fsdp_version": 2, "fsdp_reshard_after_forward": True, "fsdp_offload_params": False,
+                "fsdp_auto_wrap_policy": "SIZE_BASED_WRAP", "fsdp_min_num_params": 10000,
+                "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+            },
+            "parallelism_config": {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 2},
+        }
+    }
+}  # fmt: skip
+FSDP: dict[str, Any] = RIGHT | {
+    "strategy": {
+        "fsdp": {
+            "sharding_strategy": "HYBRID_SHARD", "shard_size": 2, "backward_prefetch": "BACKWARD_POST",
+            "wrap": "blocks",
+            "mixed_precision": {"param_dtype": "bf16", "reduce_dtype": "fp32"}, "cpu_offload": True, "no_sync": True,
+            "forward_prefetch": True, "limit_all_gathers": False, "optimizer": {"type": "AdamW", "fused": False},
+        }
+    }
+}  # fmt: skip
 NUMBERS = RIGHT | {"model": {"layers": 2, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 128, "vocab": 100}}
+ZEROPP: dict[str, Any] = RIGHT | {
+    "strategy": {
+        "deepspeed": {
+            "bf16": {"enabled": True}, "communication_data_type": "fp16",
+            "zero_optimization": {
+                "stage": 3, "zero_hpz_partition_size": 2, "zero_quantized_weights": True,
+                "zero_quantized_gradients": True, "zero_quantized_nontrainable_weights": True,
+                "offload_optimizer": {"device": "cpu"},
+            },
+        }
+    }
+}  # fmt: skip
+MICS: dict[str, Any] = RIGHT | {
+    "versions": {"deepspeed": "0.14.5"},
+    "strategy": {
+        "deepspeed": {
+            "bf16": {"enabled": True},
+            "zero_optimization": {"stage": 3, "mics_shard_size": 4, "mics_hierarchical_params_gather": True},
+        }
+    },
+}
+HIERARCHICAL: dict[str, Any] = RIGHT | {
+    "strategy": {
+        "hierarchical_zero1": {
+            "shard_size": 2, "framework": "megatron", "bucket_size": 10000, "overlap_grad_reduce": True,
+            "overlap_param_gather": True, "grad_reduce_in_fp32": True, "gradient_clipping": 1.0, "optimizer": "AdamW",
+        }
+    }
+}  # fmt: skip
+PIPELINE: dict[str, Any] = NUMBERS | {
+    "strategy": {
+        "pipeline": {
+            "stages": 2, "schedule": "1f1b", "zero_stage": 1, "parameter_dtype": "bf16", "optimizer": {"type": "SGD"},
+        }
+    }
+}  # fmt: skip
+ALL = [RIGHT, DDP, ACCELERATE, FSDP, NUMBERS, ZEROPP, MICS, HIERARCHICAL, PIPELINE]
 JUNK: list[Any] = [
     None, True, -1, 0, 1, 3, 0.5, 1e400, float("nan"), -float("inf"), 10**30, 10**400, 1e-320, 1e308, "", "x", "auto",
     "3", "25 GB/s", "5 us", "1e5", "gpt2", [], [0], [[0]], {}, {"x": 1}, [None, {"stage": 2}],
@@ -79,7 +140,7 @@ def at(tree: Any, path: Path) -> Any:
 @st.composite
 def spoilt(draw: st.DrawFn) -> dict[str, Any]:
     """One to three changes: a part is deleted, replaced by junk, replaced by another part, or gets a new key."""
-    tree: dict[str, Any] = deepcopy(draw(st.sampled_from([RIGHT, DDP, NUMBERS])))
+    tree: dict[str, Any] = deepcopy(draw(st.sampled_from(ALL)))
     for _ in range(draw(st.integers(1, 3))):
         known = paths(tree)
         if not known:
@@ -99,7 +160,7 @@ def spoilt(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def test_the_scenarios_that_are_spoilt_here_are_right() -> None:
-    for tree in (RIGHT, DDP, NUMBERS):
+    for tree in ALL:
         assert simulate(from_mapping(tree)).summary().fits
 
 

@@ -18,8 +18,10 @@ def ask_for(file: str) -> Answer:
     """The command that reads a file of this name in the current folder."""
     if file == "reference.yaml":
         return ask("ladder", "scenario.yaml", "--reference", file)
-    changes = ("--set", "topology=drawn.yaml") if file == "drawn.yaml" else ()
-    return ask("run", "scenario.yaml", *changes)
+    if file == "recording.json":
+        return ask("conform", file)
+    part = {"drawn.yaml": "topology", "network.yaml": "model"}.get(file)
+    return ask("run", "scenario.yaml", *(("--set", f"{part}={file}") if part else ()))
 
 
 @pytest.fixture

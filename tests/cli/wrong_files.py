@@ -70,6 +70,39 @@ links:
 DDP: {fits: true}
 ZeRO-1: {peak_bytes: 47 GB, step_seconds: 5 s, relative_throughput: 1}
 """,
+    "network.yaml": """\
+name: network
+parameters:
+- {name: wte.weight, shape: [1000, 64], tied: [head.weight]}
+- {name: layers.0.qkv.weight, shape: [192, 64]}
+- {name: layers.0.qkv.bias, shape: [192], numel: 192}
+- {name: layers.0.out.weight, shape: [64, 64], kind: linear}
+- {name: layers.0.norm.weight, shape: [64], block: layers.0}
+heads: 4
+""",
+    "recording.json": """\
+{
+  "versions": {"torch": "2.13.0", "deepspeed": null},
+  "config": {"strategy": "ddp", "ddp": {}},
+  "model": {
+    "params": [{"name": "a.weight", "shape": [8, 8], "numel": 64}],
+    "modules": [
+      {"name": "<root>", "cls": "Net", "params": [], "children": ["a"]},
+      {"name": "a", "cls": "Linear", "params": ["weight"], "children": []}
+    ]
+  },
+  "steps": [
+    {"events": [
+      {"m": "phase", "ph": "forward", "mb": 0},
+      {"m": "F>", "mod": "<root>"}, {"m": "F>", "mod": "a"}, {"m": "F<", "mod": "a"}, {"m": "F<", "mod": "<root>"},
+      {"m": "phase", "ph": "backward", "mb": 0},
+      {"m": "B>", "mod": "a"}, {"m": "G", "mod": "a.weight"},
+      {"op": "all_reduce", "ph": "backward", "mb": 0, "dtype": "f32", "nin": 64, "nout": 64, "gs": 2},
+      {"m": "phase", "ph": "step"}
+    ]}
+  ]
+}
+""",
 }
 MARK = "¦"
 
@@ -227,8 +260,34 @@ WRONG = {
         ("throughput: 1", "throughput: ¦fast", 'ZeRO-1.relative_throughput: found "fast"; expected a number'),
         ("fits: true", "fits: ¦perhaps", 'DDP.fits: found "perhaps"; expected true or false'),
         ("fits: true", "¦fit: true", 'DDP.fit: found unknown key "fit"; expected one of'),
+        ("ZeRO-1:", "¦FSDP FULLSHARD:", 'FSDP FULLSHARD: found unknown rung "FSDP FULLSHARD"; expected one of one GPU'),
         ("ZeRO-1:", "¦zero-1:", 'zero-1: found unknown rung "zero-1"; expected one of one GPU, DDP'),
         ("{fits: true}", "¦[1]", "DDP: found a list; expected a mapping"),
         ("ZeRO-1:", "¦DDP:", 'DDP: found the key "DDP" again; expected each key once'),
+    ],
+    "network.yaml": [
+        ("[1000, 64]", "¦[1000, 0]", "parameters.0.shape: found [1000, 0]; expected sizes from 1"),
+        ("[1000, 64]", "¦1000", "parameters.0.shape: found 1000; expected a list"),
+        ("shape: [1000, 64]", "¦shap: [1000, 64]", 'parameters.0.shap: found unknown key "shap"; expected one of'),
+        ("numel: 192", "numel: ¦191", "parameters.2.numel: found 191; expected 192, as shape says"),
+        ("name: layers.0.out.weight", "name: ¦wte.weight", '"wte.weight" again; expected each name once'),
+        ("kind: linear", "kind: ¦lineal", 'parameters.3.kind: found "lineal"; expected "linear"'),
+        ("block: layers.0", "block: ¦layers.1", 'parameters.4.block: found "layers.1"; expected a module that holds'),
+        ("heads: 4", "heads: 4\nkv_heads: ¦3", "kv_heads: found 3; expected a divisor of heads (4)"),
+        ("heads: 4", "kv_heads: ¦4", "kv_heads: found 4; expected heads beside it"),
+        ("heads: 4", "calls: [wte, layers.0, ¦heed]", 'calls.2: found "heed"; expected a module that has parameters'),
+        ("heads: 4", "calls: ¦[wte, layers.0]", 'calls: found 2 calls; expected every module that has parameters'),
+        ("parameters:", "¦parametrs:", 'parametrs: found unknown key "parametrs"; expected one of'),
+    ],
+    "recording.json": [
+        ('"model": {', '"models": {', "model: found nothing; expected a value"),
+        ('"config": {"strategy": "ddp", "ddp": {}}', '"config": 3', "config: found 3; expected a mapping"),
+        ('[8, 8]', '["8", "x"]', 'model.params.0.shape.1: found "x"; expected a whole number'),
+        ("[8, 8]", "[-8, 8]", "model.params.0.shape.0: found -8; expected a number greater than or equal to 0"),
+        ('"dtype": "f32", ', "", "steps.0.events.8: found a mapping; expected dtype (f64, f32"),
+        ('"nin": 64', '"nin": "many"', 'steps.0.events.8.nin: found "many"; expected a whole number'),
+        ('"gs": 2', '"gs": 2, "gs": 2', 'gs: found the key "gs" again; expected each key once'),
+        ('"steps": [', '"steps": [], "stops": [', "steps: found a list of 0; expected a list of at least 1"),
+        ('"gs": 2}', '"gs": ¦}', "found a syntax error (expecting value); expected JSON"),
     ],
 }  # fmt: skip

@@ -10,8 +10,9 @@ from zerosim.spec.model_file import catalogue_model
 from zerosim.spec.strategy import DeepSpeed, Zero
 from zerosim.spec.training import Training
 from zerosim.strategies import build
+from zerosim.strategies.events import micro_step
 from zerosim.strategies.fetch import plan_fetches
-from zerosim.strategies.network import compile_network, micro_step
+from zerosim.strategies.network import compile_network
 
 MODEL = catalogue_model("llama-2-7b")
 PERSISTENT = 266_240  # 65 norms of 4096

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.golden.recordings import COLLECTIVES, DTYPES, STEADY_STEP, read_recording
+from zerosim.spec.recording import STEADY, read_recording
+from zerosim.spec.recording_events import DTYPES, KINDS
 from zerosim.step import DTYPE_BYTES, Collective, HostCompute, Pass, Step, Transfer
-from zerosim.strategies import build
 from zerosim.strategies.deepspeed import NORM_BYTES
+from zerosim.studies.conform import program
 
 SHARED = os.environ.get("ZEROSIM_SHARED")
 RECORDED = re.compile(r"ds[12]_.*offload(?!.*__deepspeed).*")
@@ -39,7 +40,7 @@ class Moved(NamedTuple):
 
 
 def recorded(path: Path) -> Iterator[Moved]:
-    for event in json.loads(path.read_text(encoding="utf-8"))["steps"][STEADY_STEP]["events"]:
+    for event in json.loads(path.read_text(encoding="utf-8"))["steps"][STEADY]["events"]:
         kind = kind_of(event)
         if kind:
             size = event["bytes"] // event["nin"] if kind == "copy" else 0
@@ -50,7 +51,7 @@ def recorded(path: Path) -> Iterator[Moved]:
 def kind_of(event: dict[str, Any]) -> str:
     """What an event is to the program; `` for markers, what fills buckets, and the loss."""
     operation, dtypes = event.get("op", ""), event.get("dtype", "").split(">")
-    if operation in COLLECTIVES:
+    if operation in KINDS:
         return str(operation)
     if operation == "copy" and event["asyn"]:
         return "copy"
@@ -80,9 +81,9 @@ def simulated(step: Step, width: int) -> Iterator[Moved]:
 @pytest.mark.parametrize("name", NAMED)
 def test_copies_are_those_recorded(name: str) -> None:
     recording = read_recording(NAMED[name])
-    step = build(recording.strategy, recording.model, recording.training, recording.ranks)[0].check()
+    step = program(recording).check()
     theirs = list(recorded(NAMED[name]))
-    ours = list(simulated(step, DTYPE_BYTES[recording.training.precision]))
+    ours = list(simulated(step, DTYPE_BYTES[recording.run.training.precision]))
     assert ours == theirs
     assert sum(each.kind == "copy" for each in theirs) >= 7
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.golden.recordings import STEADY_STEP, read_recording
+from zerosim.spec.recording import STEADY, read_recording
 from zerosim.step import READ, WRITE, Collective, HostCompute, Op, Step, Transfer
-from zerosim.strategies import build
+from zerosim.studies.conform import program
 
 SHARED = os.environ.get("ZEROSIM_SHARED")
 FOLDER = Path(SHARED or "", "golden", "recordings")
@@ -41,13 +41,12 @@ class Event(NamedTuple):
 
 @cache
 def simulated(name: str) -> Step:
-    recording = read_recording(FOLDER / f"{name}.json")
-    return build(recording.strategy, recording.model, recording.training, recording.ranks)[0].check()
+    return program(read_recording(FOLDER / f"{name}.json")).check()
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    events: list[dict[str, Any]] = data["steps"][STEADY_STEP]["events"]
+    events: list[dict[str, Any]] = data["steps"][STEADY]["events"]
     return events
 
 

@@ -11,8 +11,10 @@ from tests.toy import toy, toy_training
 from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy, Zero
 from zerosim.step import Collective, Step
 from zerosim.strategies import build
-from zerosim.strategies.fetch import Plan, plan_fetches
-from zerosim.strategies.network import POST, PRE, compile_network, micro_step
+from zerosim.strategies.events import POST, PRE, micro_step
+from zerosim.strategies.fetch import plan_fetches
+from zerosim.strategies.fetch_plan import Plan
+from zerosim.strategies.network import compile_network
 
 STAGE_2 = [32768, 16512, 16512, 16512, 16384, 16512, 16512, 16384, 16512, 16512, 32768]
 STAGE_1_IN_ORDER = [32768, 16640, 16384, 16512, 16512, 16384, 16512, 16512, 16384, 16512, 32768]

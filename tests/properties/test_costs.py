@@ -29,6 +29,7 @@ KINDS: tuple[CollectiveKind, ...] = (
     "reduce",
     "all_to_all",
     "send_recv",
+    "exchange",
 )
 GPUS = ("v100_sxm2_32", "a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm")
 PORTS = ("infiniband_edr", "efa_v1_100", "ethernet_10", "roce_100")

@@ -20,10 +20,13 @@ from zerosim.spec.strategy import UNLIMITED, Aio, DeepSpeed, Offload, Optimizer,
 from zerosim.spec.training import Training
 from zerosim.step import READ, WRITE, Collective, HostCompute, Step, Transfer
 from zerosim.strategies import base, build
+from zerosim.strategies.events import POST, PRE, Event, micro_step
 from zerosim.strategies.fetch import plan_fetches
-from zerosim.strategies.network import POST, PRE, Event, compile_network, micro_step
+from zerosim.strategies.gathering import InFlight
+from zerosim.strategies.network import compile_network
+from zerosim.strategies.ranks import Ranks
 from zerosim.strategies.swap_pool import PoolError
-from zerosim.strategies.zero3 import InFlight, Zero3
+from zerosim.strategies.zero3 import Zero3
 
 HIDDEN, VOCABULARY = 1024, 1500
 ENOUGH = 64  # buffers
@@ -136,7 +139,7 @@ def test_gradients_go_down_once_a_micro_step_and_in_fp32_at_the_boundary(
 ) -> None:
     zero = replace(config.zero, offload_optimizer=replace(config.zero.offload_optimizer, ratio=1.0))
     assume(zero.offload_optimizer.device != "none")
-    program = Zero3(replace(config, zero=zero), model, training, world)
+    program = Zero3(replace(config, zero=zero), model, training, Ranks(world, world))
     step, share, n = program.write(), program.layout.share, training.gradient_accumulation_steps
     assert moved(step, "gpu", "dram") == share * (program.held_width * n + 4)
     assert moved(step, "dram", "gpu", "read gradient back") == share * program.held_width * n
@@ -147,7 +150,7 @@ def test_gradients_go_down_once_a_micro_step_and_in_fp32_at_the_boundary(
 @given(configs, models, trainings, ranks)
 @quick
 def test_each_gather_brings_its_shards_up_once(config: DeepSpeed, model: Model, training: Training, world: int) -> None:
-    program = Zero3(config, model, training, world)
+    program = Zero3(config, model, training, Ranks(world, world))
     step, shards = program.write(), program.layout.shards
     gathered = [p for gather in program.plan.gathers for p in gather] * training.gradient_accumulation_steps
     times = Counter([*gathered, *program.persistent])
@@ -193,7 +196,7 @@ def test_kernels_wait_for_their_parameters_and_run_before_these_are_freed(
     config: DeepSpeed, model: Model, training: Training, world: int
 ) -> None:
     assume(world > 1 or not config.aio.use_gds)  # then a parameter is used in the buffer that it was read into
-    watched = Watched(config, model, training, world)
+    watched = Watched(config, model, training, Ranks(world, world))
     step = watched.write()
     before = ancestors(step)
     born = {buffer: op.number for op in step.ops for buffer in op.acquires}
@@ -207,7 +210,9 @@ def test_kernels_wait_for_their_parameters_and_run_before_these_are_freed(
 @quick
 def test_a_shard_is_read_before_it_comes_up(config: DeepSpeed, model: Model, training: Training, world: int) -> None:
     nvme = replace(config.zero.offload_param, device="nvme", max_in_cpu=0)
-    program = Zero3(replace(config, zero=replace(config.zero, offload_param=nvme)), model, training, world)
+    program = Zero3(
+        replace(config, zero=replace(config.zero, offload_param=nvme)), model, training, Ranks(world, world)
+    )
     step = program.write()
     before = ancestors(step)
     read: dict[str, int] = {}
@@ -226,7 +231,9 @@ def test_a_sub_group_is_updated_between_its_reads_and_its_writes(
     config: DeepSpeed, model: Model, training: Training, world: int
 ) -> None:
     nvme = replace(config.zero.offload_optimizer, device="nvme")
-    program = Zero3(replace(config, zero=replace(config.zero, offload_optimizer=nvme)), model, training, world)
+    program = Zero3(
+        replace(config, zero=replace(config.zero, offload_optimizer=nvme)), model, training, Ranks(world, world)
+    )
     step = program.write()
     before = ancestors(step)
     steps = [op.number for op in step.ops if isinstance(op.work, HostCompute) and op.name.endswith("step on the CPU")]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.pipelines import IN_FLIGHT, SCHEDULES, by_hand, held, most, programs
 from tests.properties.test_conservation import MODEL, singled
 from zerosim.costs import price
 from zerosim.costs.bounds import least_seconds
@@ -19,6 +20,8 @@ from zerosim.spec.strategy import Pipeline
 from zerosim.step import COMPUTE, Collective
 from zerosim.strategies import build
 from zerosim.views import breakdown, critical_path, phases, stalls, utilization
+from zerosim.views.bubble import bubble
+from zerosim.views.choices import Pipeline as Filled
 
 NEAR = 1e-9
 MACHINES = (
@@ -28,23 +31,28 @@ MACHINES = (
 quick = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def pipeline(machine: tuple[str, int, int], stages: int, training: dict[str, Any], tied: bool) -> Scenario:
+def pipeline(
+    machine: tuple[str, int, int], stages: int, training: dict[str, Any], tied: bool, how: dict[str, Any]
+) -> Scenario:
     name, nodes, gpus = machine
     return from_mapping({
         "topology": name, "nodes": nodes, "gpus": gpus, "model": {**MODEL, "layers": 8, "tied_embeddings": tied},
-        "training": {"sequence_length": 128, **training}, "strategy": {"pipeline": {"stages": stages}},
+        "training": {"sequence_length": 128, **training}, "strategy": {"pipeline": {"stages": stages, **how}},
     })  # fmt: skip
 
 
 trainings = st.fixed_dictionaries(
     {
-        "gradient_accumulation_steps": st.integers(1, 4),
+        "gradient_accumulation_steps": st.integers(1, 6),
         "micro_batch_size": st.integers(1, 2),
         "activation_checkpointing": st.sampled_from(("none", "full")),
         "precision": st.sampled_from(("fp16", "bf16")),
     }
 )
-questions = st.builds(pipeline, st.sampled_from(MACHINES), st.sampled_from((1, 2, 4)), trainings, st.booleans())
+hows = st.fixed_dictionaries({"schedule": st.sampled_from(SCHEDULES), "zero_stage": st.sampled_from((0, 1))})
+asked = (st.sampled_from(MACHINES), st.sampled_from((1, 2, 4)), trainings, st.booleans())
+questions = st.builds(pipeline, *asked, hows)
+in_turn = st.builds(pipeline, *asked, st.just({}))
 
 
 @given(questions)
@@ -75,7 +83,7 @@ def test_stages_compute_together_what_the_whole_model_computes(scenario: Scenari
     assert len(sms) == len(timeline.steps)
 
 
-@given(questions)
+@given(in_turn)
 @quick
 def test_one_stage_of_a_pipeline_computes_at_a_time(scenario: Scenario) -> None:
     timeline = simulate(scenario)
@@ -96,7 +104,7 @@ def test_what_is_sent_arrives_at_the_same_time_and_once(scenario: Scenario) -> N
     for call, others in timeline.collectives().items():
         op = timeline.program(call.rank_class).ops[call.op]
         assert isinstance(op.work, Collective)
-        if op.work.kind == "send_recv":
+        if op.work.kind in ("send_recv", "exchange"):
             assert len(others) == 2
             assert call in others
         spans = [timeline.spans[each.rank_class][each.op] for each in others]
@@ -117,3 +125,52 @@ def test_a_representative_has_the_spans_of_all_its_ranks(scenario: Scenario) -> 
             assert (one.issued, one.ready, one.start, one.end) == pytest.approx(
                 (other.issued, other.ready, other.start, other.end), rel=1e-6, abs=1e-12
             )
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.floats(0.01, 10), st.floats(0.01, 10))
+@quick
+def test_gpipe_and_1f1b_take_as_long_where_stages_are_equal(
+    stages: int, micro_batches: int, forward: float, backward: float
+) -> None:
+    """Any number of micro-batches, fewer than stages too: nobody waits for ever."""
+    for schedule in IN_FLIGHT:
+        played = by_hand(programs(schedule, stages, micro_batches), forward, backward)
+        assert played.makespan == pytest.approx((micro_batches + stages - 1) * (forward + backward))
+        found = bubble(played, Filled(schedule, stages, micro_batches))
+        assert found.bubble_share == pytest.approx(found.ideal_share, abs=1e-9)
+
+
+@given(
+    st.integers(1, 5), st.integers(1, 9), st.integers(1, 3), st.sampled_from((0, 1)), st.sampled_from(("none", "full"))
+)
+@quick
+def test_1f1b_holds_no_more_than_gpipe_and_all_of_it_returns(
+    stages: int, micro_batches: int, replicas: int, zero_stage: int, checkpointing: str
+) -> None:
+    few, many = (
+        programs(s, stages, micro_batches, replicas, zero_stage, activation_checkpointing=checkpointing)
+        for s in ("1f1b", "gpipe")
+    )
+    for stage, (one, other) in enumerate(zip(few, many, strict=True)):
+        assert one.lint() == other.lint() == []
+        less, more = (most(step, [b.bytes for b in step.buffers].__getitem__) for step in (one, other))
+        assert less <= more
+        if checkpointing == "full":
+            assert held(one, "block input") == min(micro_batches, stages - stage)
+            assert held(other, "block input") == micro_batches
+
+
+@given(questions)
+@quick
+def test_the_bubble_is_what_the_stalls_call_waiting_for_a_stage(scenario: Scenario) -> None:
+    timeline = simulate(scenario)
+    summary = timeline.summary()
+    waited = sum(stall.seconds for stall in summary.stalls if stall.cause == "wait_for_stage")
+    assert summary.pipeline is not None
+    if len(timeline.classes) == len(timeline.steps):  # else a replica, too, may come last
+        assert summary.pipeline.bubble_seconds == pytest.approx(waited, abs=1e-9)
+    for stage in summary.pipeline.by_stage:
+        assert stage.bubble_seconds + stage.compute_seconds <= summary.step_seconds * (1 + NEAR)

@@ -17,9 +17,13 @@ from zerosim.spec.strategy import UNLIMITED, Ddp, DeepSpeed, Optimizer, Strategy
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, REDUCE, Collective
 from zerosim.strategies import base, build
-from zerosim.strategies.fetch import Plan, plan_fetches
-from zerosim.strategies.network import POST, PRE, RUN, Event, compile_network, micro_step
-from zerosim.strategies.zero3 import InFlight, Zero3
+from zerosim.strategies.events import POST, PRE, RUN, Event, micro_step
+from zerosim.strategies.fetch import plan_fetches
+from zerosim.strategies.fetch_plan import Plan
+from zerosim.strategies.gathering import InFlight
+from zerosim.strategies.network import compile_network
+from zerosim.strategies.ranks import Ranks
+from zerosim.strategies.zero3 import Zero3
 
 # --- programs ------------------------------------------------------------------------------------------------------
 
@@ -384,7 +388,7 @@ def test_kernels_wait_for_their_gathers_and_run_before_the_buffers_are_freed(
 ) -> None:
     config, model, training, world = program
     training = replace(training, gradient_accumulation_steps=min(training.gradient_accumulation_steps, 3))
-    watched = Watched(config, model, training, world)
+    watched = Watched(config, model, training, Ranks(world, world))
     step = watched.write()
     before = ancestors(step)
     born = {buffer: op.number for op in step.ops for buffer in op.acquires}

@@ -208,6 +208,8 @@ def test_wire_bytes() -> None:
 def test_a_pipeline_of_neighbours_uses_ports_of_its_own() -> None:
     b200 = switched("b200_sxm", 8, 2, NDR)
     ring = demand(b200, collective("send_recv", GIB), size=16)
+    both_ways = demand(b200, collective("exchange", GIB), size=2, stride=8)
     pair = demand(b200, collective("send_recv", GIB), size=2, stride=8)
     supply = priced(b200).supply
     assert ring.alone(supply) - ring.latency == pytest.approx(2 * (pair.alone(supply) - pair.latency))
+    assert both_ways.alone(supply) == pytest.approx(ring.alone(supply), rel=1e-3)  # one port, both ways at once

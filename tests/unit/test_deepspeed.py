@@ -222,9 +222,6 @@ def test_keys_that_change_nothing_are_told(file: dict[str, Any], key: str) -> No
 @pytest.mark.parametrize(
     ("file", "key"),
     [
-        ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}, "hpZ"),
-        ({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "qwZ"),
-        ({"zero_optimization": {"stage": 3, "mics_shard_size": 4}}, "MiCS"),
         ({"zero_optimization": {"stage": 3, "offload_optimizer": {"super_offload": True}}}, "SuperOffload"),
         ({"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}}, "ZenFlow"),
         ({"elasticity": {"enabled": True}}, "elastic"),
@@ -242,7 +239,7 @@ def test_mechanisms_that_are_not_simulated_are_told(file: dict[str, Any], key: s
     "file",
     [
         {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 1, "zero_quantized_weights": False}},
-        {"zero_optimization": {"stage": 3, "mics_shard_size": -1, "offload_param": {"device": "none"}}},
+        {"zero_optimization": {"stage": 3, "offload_param": {"device": "none"}}},
         {"elasticity": {"enabled": False}, "sequence_parallel_size": 1},
     ],
 )

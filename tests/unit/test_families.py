@@ -8,7 +8,8 @@ from zerosim.spec.model_file import catalogue_model
 from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy, Zero
 from zerosim.spec.training import Training
 from zerosim.strategies import build
-from zerosim.strategies.network import GRADIENT, compile_network, micro_step
+from zerosim.strategies.events import GRADIENT, micro_step
+from zerosim.strategies.network import compile_network
 
 FAMILIES = (
     "bert-base", "bloom-560m", "falcon-7b", "gemma-2b", "gpt2", "gpt-neox-20b", "llama-3.2-1b", "mistral-7b", "mpt-7b",

@@ -154,3 +154,41 @@ def test_layers_on_eight_gpus_one_after_the_other_are_no_quicker_than_one_gpu() 
     share = (found["layer-wise"].relative_throughput or 0.0) / (found["DDP"].relative_throughput or 1.0)
     assert 0.3 < share < 0.6
     assert found["layer-wise"].model_states_bytes == pytest.approx(found["DDP"].model_states_bytes / 2)
+
+
+# --- from a pipeline -------------------------------------------------------------------------------------------------
+
+
+def pipeline(micro_batches: int, **settings: Any) -> Scenario:
+    asked = {"stages": 4, "schedule": "1f1b", **settings}
+    model = {"layers": 8, "hidden": 512, "heads": 8, "vocab": 1000}
+    return scenario({"pipeline": asked}, model=model, training={"gradient_accumulation_steps": micro_batches})
+
+
+def test_a_pipeline_is_a_rung_of_its_own_at_its_own_batch() -> None:
+    """8 micro-batches in four stages, twice: 16 sequences, of which each of eight ranks has two."""
+    given = pipeline(8, zero_stage=1)
+    rungs = ladder(given)
+    assert names(rungs)[-2:] == ["pipeline-1f1b", "layer-wise"]
+    assert rungs[-2].step_seconds == pytest.approx(simulate(given).makespan)
+    # fp32 weights, gradients and two moments: 16 bytes of a quarter of the model; the moments in two shares
+    assert rungs[-2].model_states_bytes == pytest.approx((8 + 8 / 2) * given.model.numel / 4)
+    tokens = simulate(given).summary().tokens_per_second * rungs[-2].step_seconds
+    assert [rung.tokens_per_second * rung.step_seconds for rung in rungs] == pytest.approx([tokens] * 8)
+
+
+def test_micro_batches_that_cannot_be_shared_are_rounded_up() -> None:
+    micro_steps = {plan.name: plan.micro_steps for plan in plans(pipeline(6))}
+    assert (micro_steps["DDP"], micro_steps["pipeline-1f1b"], micro_steps["one GPU"]) == (2, 8, 16)
+
+
+def test_the_layer_wise_rung_may_be_the_scenario() -> None:
+    given = pipeline(8, stages=8, schedule="naive")
+    assert [plan.name for plan in plans(given)].count("layer-wise") == 1
+    assert "pipeline-naive" not in [plan.name for plan in plans(given)]
+
+
+def test_the_scripts_side_of_a_pipeline_is_kept_below_it() -> None:
+    ddp = next(plan.scenario.strategy for plan in plans(pipeline(8, parameter_dtype="bf16")) if plan.name == "DDP")
+    assert isinstance(ddp, Ddp)
+    assert ddp.parameter_dtype == "bf16"

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scenario": BASICS | {"step", "spec", "strategies", "catalog"},
     "simulation": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
-    "studies": BASICS | PAPERS | SEEING,
+    "studies": BASICS | PAPERS | SEEING | {"strategies"},  # conform asks what is issued, and plays nothing
     "playground": BASICS | PAPERS | SEEING,
 }
 ANYTHING = {"__init__", "__main__", "cli"}  # the door

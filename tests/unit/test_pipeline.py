@@ -451,9 +451,10 @@ def test_what_does_not_fit_together_is_told() -> None:
     assert "strategy.pipeline.stages: found 3; expected a number that divides the 8 GPUs" in complaint(3)
     two_nodes = complaint(16, nodes=2)
     assert "strategy.pipeline.stages: found 16; expected at most 8, the blocks of " in two_nodes
-    for schedule in ("gpipe", "1f1b"):
-        said = complaint(8, {"schedule": schedule})
-        assert f"strategy.pipeline.schedule: found {schedule}; expected naive; {schedule} is not simulated yet" in said
+    assert 'strategy.pipeline.schedule: found "1b1f"; expected "naive", "gpipe" or "1f1b"' in complaint(
+        8, {"schedule": "1b1f"}
+    )
+    assert "strategy.pipeline.zero_stage: found 2; expected 0 or 1" in complaint(8, {"zero_stage": 2})
     assert "strategy.pipeline.stages" in complaint(0)
     assert "nearest stages" in complaint(8, {"stage": 8})
     assert "expected fp32, or bf16 as training.precision" in complaint(8, {"parameter_dtype": "fp16"})
@@ -469,12 +470,14 @@ def test_what_is_changed_is_held_to_the_same() -> None:
 
 
 def test_a_pipeline_reads_as_it_was_said() -> None:
-    scenario = question(4, {"parameter_dtype": "bf16", "optimizer": {"type": "SGD", "momentum": 0.9}})
+    said = {"schedule": "1f1b", "zero_stage": 1, "parameter_dtype": "bf16"}
+    scenario = question(4, {**said, "optimizer": {"type": "SGD", "momentum": 0.9}})
+    assert {key: getattr(scenario.strategy, key) for key in said} == said
     assert from_mapping(scenario.text).strategy == scenario.strategy
     assert scenario.text["strategy"]["pipeline"]["stages"] == 4
 
 
-def test_phases_are_those_of_the_job() -> None:
+def test_phases_are_those_of_all_stages() -> None:
     """A naive schedule goes forward through all stages, then back; no stage has seen the whole."""
     played = simulate(
         question(2, gpus=2, training={"gradient_accumulation_steps": 3, "activation_checkpointing": "full"})

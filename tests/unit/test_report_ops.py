@@ -4,7 +4,7 @@ import json
 
 from tests.timelines import host_optimizer, offloaded, tiny_step
 from zerosim.report import ops
-from zerosim.step import Attention, Op, Pass, Step
+from zerosim.step import Attention, Collective, Op, Pass, Slice, Step
 
 CONTRACT = [
     "index", "name", "kind", "stream", "phase", "micro_batch", "layer",
@@ -78,3 +78,14 @@ def test_a_copy_tells_its_tiers() -> None:
     assert [ops.rows([tiny_step()])[5][key] for key in ("source", "target", "pinned")] == [None] * 3
     assert "gpu to dram" in ops.render([tiny_step()]).splitlines()[10]
     assert ops.rows([offloaded().step])[2]["pinned"] is False
+
+
+def test_a_collective_tells_which_parameters_it_carries() -> None:
+    """By their place in the model; of a reduction the elements from and to."""
+    ops_of = (
+        Op(0, "gather", "nccl.dp", Collective("all_gather", 8, "bf16", "dp"), gathers=(2, 5)),
+        Op(1, "reduce", "nccl.dp", Collective("reduce_scatter", 4, "bf16", "dp"), reduces=(Slice(5, 0, 3),)),
+        Op(2, "run", "compute", Pass(8.0, "stream")),
+    )
+    found = [(row["gathers"], row["reduces"]) for row in ops.rows([Step(ops_of, (), frozenset(), {}, 1)])]
+    assert found == [([2, 5], []), ([], [[5, 0, 3]]), (None, None)]

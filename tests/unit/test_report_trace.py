@@ -221,6 +221,7 @@ NAMES: list[tuple[Work, str]] = [
     (Collective("reduce_scatter", 8, "bf16", "dp"), "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL" + STORAGE),
     (Collective("all_reduce", 8, "fp32", "dp"), "ncclDevKernel_AllReduce_Sum_f32_RING_LL" + STORAGE),
     (Collective("send_recv", 8, "fp16", "dp"), "ncclDevKernel_SendRecv" + STORAGE),
+    (Collective("exchange", 8, "fp16", "dp"), "ncclDevKernel_SendRecv" + STORAGE),
     (Transfer(8.0, "dram", "gpu"), "Memcpy HtoD (Pinned -> Device)"),
     (Transfer(8.0, "gpu", "dram", pinned=False), "Memcpy DtoH (Device -> Pageable)"),
     (Transfer(8.0, "gpu", "gpu"), "Memcpy DtoD (Device -> Device)"),

@@ -492,3 +492,5 @@ def test_bytes_add_up_over_the_ranks() -> None:
 def test_a_strategy_without_checkpoints_is_refused() -> None:
     with pytest.raises(InputError, match="found the strategy pipeline; expected ddp or deepspeed, the only ones"):
         Checkpointing(replace(scenario({"ddp": {}}), strategy=Pipeline(stages=2)))
+    with pytest.raises(InputError, match="found the strategy hierarchical_zero1;"):
+        Checkpointing(scenario({"hierarchical_zero1": {"shard_size": 1}}))

@@ -86,9 +86,9 @@ WRONG = {  # what is written instead of what, and what is said of it
         'scenario.yaml:9:3: strategy.deepsped: found unknown key "deepsped"',
         "nearest deepspeed",
     ),
-    "fsdp": (
-        ("  deepspeed: {zero", "  fsdp: {zero"),
-        "scenario.yaml:9:3: strategy.fsdp: found fsdp; expected deepspeed, ddp or pipeline; fsdp is not simulated yet",
+    "keys of FSDP that are DeepSpeed's": (
+        ("  deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: true}}", "  fsdp: {zero_optimization: {}}"),
+        'scenario.yaml:9:10: strategy.fsdp.zero_optimization: found unknown key "zero_optimization"; expected a key of',
         "",
     ),
     "stage inside an inline DeepSpeed mapping": (
@@ -126,7 +126,7 @@ WRONG = {  # what is written instead of what, and what is said of it
     ),
     "two strategies": (
         ("  deepspeed: {zero", "  ddp: {}\n  deepspeed: {zero"),
-        "strategy: found ddp and deepspeed; expected exactly one of deepspeed, ddp, pipeline, fsdp",
+        "strategy: found ddp and deepspeed; expected exactly one of deepspeed, fsdp, ddp, hierarchical_zero1, pipeline",
         "",
     ),
     "missing DeepSpeed file": (

@@ -18,12 +18,12 @@ from tests.toy import toy, toy_training
 from zerosim.spec.loading import inline
 from zerosim.spec.model import Function, Model
 from zerosim.spec.model_file import read_model
+from zerosim.spec.optimizer_value import UNFUSED_KERNELS
 from zerosim.spec.optimizers import optimizer
 from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy, Zero
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, GATHER, REDUCE, Attention, Collective, Matmul, Op, Pass, Step, communicator
 from zerosim.strategies import build, model_flops
-from zerosim.strategies.deepspeed import UNFUSED_KERNELS
 
 PSI = 213_888
 PARTITION = PSI // 2  # q of two ranks
@@ -339,9 +339,9 @@ def test_stage_3_lets_the_host_run_at_most_three_reductions_ahead() -> None:
     assert ends[-1] in boundary.host_waits
 
 
-def test_stage_3_reduces_on_the_compute_lane_without_overlap_but_always_gathers_beside_it() -> None:
+def test_stage_3_gathers_and_reduces_on_the_compute_lane_without_overlap() -> None:
     lanes = [{op.stream for op in step_of(zero(3, overlap_comm=on)).ops} for on in (False, True)]
-    assert lanes == [{COMPUTE, GATHER, NCCL, "host"}, {COMPUTE, GATHER, REDUCE, NCCL, "host"}]
+    assert lanes == [{COMPUTE, NCCL, "host"}, {COMPUTE, GATHER, REDUCE, NCCL, "host"}]
 
 
 # --- which parameters ----------------------------------------------------------------------------------------------

@@ -51,5 +51,6 @@ for _verb in (
     without_scenario.memory,
     without_scenario.list_,
     without_scenario.topology,
+    without_scenario.conform,
 ):
     main.add_command(_verb)

@@ -190,10 +190,14 @@ def _ladder_of_tiers(asked: Scenario, as_json: bool, accumulations: list[int], m
     rows = [rung.as_json() for rung in study.tiers(asked)]
     curve = accumulations or micro_batches
     points = [point.as_json() for point in study.amortised(asked, accumulations, micro_batches)] if curve else []
+    instead = study.instead(asked)
     if as_json:
         print_json({"tiers": rows, "amortised": points})
+        if instead:
+            click.echo(instead, err=True)
     else:
-        print_text(render_tiers(rows, width()) + (f"\n{render_amortised(points, width())}" if points else ""))
+        below = f"\n{render_amortised(points, width())}" if points else ""
+        print_text(render_tiers(rows, width(), instead) + below)
 
 
 def _counts(option: str, text: str | None) -> list[int]:
@@ -212,10 +216,9 @@ def _counts(option: str, text: str | None) -> list[int]:
 def ops(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Print the step's program, op by op, without playing it."""
     from zerosim.report import ops as listing
-    from zerosim.strategies import build
+    from zerosim.simulation import programs
 
-    asked = _scenario(scenario, changes)
-    steps = build(asked.strategy, asked.model, asked.training, asked.world_size)
+    steps = programs(_scenario(scenario, changes))
     if as_json:
         print_json(listing.rows(steps))
     else:

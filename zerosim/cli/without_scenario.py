@@ -1,13 +1,14 @@
-"""The verbs that need no scenario: memory, list, topology. Libraries are imported inside the verbs."""
+"""The verbs that need no scenario: memory, list, topology, conform. Libraries are imported inside the verbs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from zerosim.cli.printing import Verb, Verbs, json_option, print_json, print_text, width
+from zerosim.cli.printing import DOES_NOT_FIT, Verb, Verbs, json_option, print_json, print_text, width
 from zerosim.errors import InputError, Problem
 
 MOST_PARAMETERS, GPUS = 1e18, click.IntRange(1, 1_000_000)
@@ -59,6 +60,29 @@ def list_(what: Any, as_json: bool) -> None:
         return
     lines = table([Column(""), Column("")], inventory.inventory(what)).split("\n")[1:]
     print_text("".join(f"{clip(line, width())}\n" for line in lines))
+
+
+@click.command(cls=Verb)
+@click.argument("recordings", nargs=-1, required=True, metavar="RECORDING...")
+@json_option
+@click.option("--strict", is_flag=True, help="Exit with 3 if one does not match.")
+def conform(recordings: tuple[str, ...], as_json: bool, strict: bool) -> None:
+    """Compare programs with recorded collectives, one by one."""
+    from zerosim.report.conformity import render_conformity
+    from zerosim.studies.conform import conform as compare
+
+    verdicts = compare(recordings)
+    if as_json:
+        print_json([verdict.as_json() for verdict in verdicts])
+        for verdict in verdicts:
+            for note in verdict.notes:
+                click.echo(f"{verdict.recording}: {note}", err=True)
+    else:
+        beside = [{"collectives": verdict.collectives, "notes": verdict.notes} for verdict in verdicts]
+        rows = [verdict.as_json() | more for verdict, more in zip(verdicts, beside, strict=True)]
+        print_text(render_conformity(rows, width()))
+    if strict and not all(verdict.match for verdict in verdicts):
+        sys.exit(DOES_NOT_FIT)
 
 
 @click.group(cls=Verbs)

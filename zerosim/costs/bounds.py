@@ -23,7 +23,7 @@ def bus_factor(kind: CollectiveKind, n: int) -> float:
     """Bytes over the slowest link of a ring / size of the buffer (nccl-tests, doc/PERFORMANCE.md)."""
     if kind == "all_reduce":
         return 2 * (n - 1) / n
-    if kind in ("broadcast", "reduce", "send_recv"):
+    if kind in ("broadcast", "reduce", "send_recv", "exchange"):
         return 1.0 if n > 1 else 0.0
     return (n - 1) / n
 
@@ -41,7 +41,7 @@ def wire_bytes(kind: CollectiveKind, size: float, n: int, k: int, algorithm: str
     ring = bus_factor(kind, n) * size
     if kind == "all_to_all":
         return Wire(size * (g - 1) / n, g * size * (n - g) / n)
-    if kind == "send_recv":
+    if kind in ("send_recv", "exchange"):
         return Wire(0.0, size) if k > 1 else Wire(size, 0.0)
     gpu = size if algorithm in ("nvls", "nvls_tree") else ring
     between = 2 * (k - 1) / k * size if algorithm in ("tree", "nvls_tree") else ring

@@ -132,10 +132,10 @@ def _pairwise(work: Collective, spread: Spread) -> Way:
 
 
 def _direct(work: Collective, spread: Spread) -> Way:
-    """Send and receive. In a pair one sends; in a larger group every rank sends to the next and receives."""
+    """Send and receive. In a pair one sends, or both do (`exchange`); in a larger group each sends to the next."""
     if spread.islands == 1:
         return Way(_alpha0() + spread.hop, tuple(Bus(reach.inside.pair, "inside") for reach in spread.reaches))
-    both = constant("collectives.p2p_both_ways_factor") if spread.size > 2 else 1.0
+    both = constant("collectives.p2p_both_ways_factor") if spread.size > 2 or work.kind == "exchange" else 1.0
     buses = (Bus(both * reach.net / reach.members, reach.gate) for reach in spread.reaches)
     return Way(_alpha0() + spread.net_hop, tuple(buses))
 
@@ -146,7 +146,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm("tree", frozenset({"all_reduce"}), _tree),
     Algorithm("nvls_tree", frozenset({"all_reduce"}), _nvls_tree),
     Algorithm("pairwise", frozenset({"all_to_all"}), _pairwise),
-    Algorithm("direct", frozenset({"send_recv"}), _direct),
+    Algorithm("direct", frozenset({"send_recv", "exchange"}), _direct),
 )
 
 

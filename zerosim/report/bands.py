@@ -17,7 +17,7 @@ from zerosim.step import Attention, Collective, HostCompute, Matmul, Pass
 from zerosim.timeline import Timeline
 from zerosim.views.activity import activity
 from zerosim.views.intervals import Intervals, difference, union
-from zerosim.views.phases import cuts
+from zerosim.views.phases import cuts, stages_in_turn
 
 
 class Band(NamedTuple):
@@ -36,10 +36,9 @@ def seen_by(timeline: Timeline, rank_class: RankClass) -> Timeline:
 def phases(timeline: Timeline, rank_class: RankClass) -> list[Band]:
     """Forward, backward, optimizer, one band a micro-batch; together they are the whole step.
 
-    Those of the class, or of the job where ranks run several programs.
+    Those of the class, or of all stages where these work on one micro-batch in turn.
     """
-    several = len({each.program for each in timeline.classes}) > 1
-    found = cuts(timeline if several else seen_by(timeline, rank_class))
+    found = cuts(timeline if stages_in_turn(timeline) else seen_by(timeline, rank_class))
     starts = [0.0, *(cut.end for cut in found)]
     return [Band(cut.phase, start, cut.end) for start, cut in zip(starts, found, strict=False)]
 

@@ -25,6 +25,7 @@ COLLECTIVE_NAMES: Mapping[str, str] = {
     "reduce": "reduce",
     "all_to_all": "all_to_allv",
     "send_recv": "send",
+    "exchange": "coalesced",
 }
 TORCH_DTYPES: Mapping[str, str] = {
     "fp64": "Double", "fp32": "Float", "fp16": "Half", "bf16": "BFloat16",
@@ -39,6 +40,7 @@ NCCL_FUNCTIONS: Mapping[str, str] = {
     "reduce": "Reduce_Sum",
     "all_to_all": "SendRecv",
     "send_recv": "SendRecv",
+    "exchange": "SendRecv",
 }
 NCCL_TYPES: Mapping[str, str] = {
     "fp64": "f64", "fp32": "f32", "fp16": "f16", "bf16": "bf16",

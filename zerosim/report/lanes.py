@@ -7,14 +7,15 @@ colour alone. Seconds become pixels here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import groupby
 from typing import NamedTuple
 
 from zerosim.report.marks import TOOLTIP_FROM, Mark
 from zerosim.report.ops import flops, moved_bytes
 from zerosim.report.palette import INKS, ink_of
 from zerosim.resources import RankClass
-from zerosim.step import COMPUTE, HOST_STREAM, READ, WRITE, Collective, HostCompute, Op, Transfer
+from zerosim.step import COMPUTE, HOST_STREAM, READ, WRITE, Collective, HostCompute, Op, Phase, Transfer
 from zerosim.timeline import Span, Timeline
 from zerosim.units import show_flops, show_seconds, show_size
 from zerosim.views.holders import slowest_of_each
@@ -22,6 +23,7 @@ from zerosim.views.holders import slowest_of_each
 LOW = 0.6  # of the height of a lane: a copy
 OTHERS = 1  # the place of lanes that are not named here: among themselves as they are first used
 PLACES = {COMPUTE: 0, READ: 2, WRITE: 3, HOST_STREAM: 4}
+FLIGHTS: dict[Phase, str] = {"forward": "odd", "backward": "even"}  # light and dark
 TITLES = {READ: "NVMe reads", WRITE: "NVMe writes", HOST_STREAM: "CPU"}
 
 
@@ -73,6 +75,30 @@ def stages(timeline: Timeline, shown: RankClass, scale: Scale, height: float, th
         high = height if known is shown else thin
         computing = [lane.marks for lane in streams(timeline, known, scale, high) if lane.title == COMPUTE]
         yield Lane(f"compute, rank {known.ranks[0]}", computing[0] if computing else [], high)
+
+
+def flights(timeline: Timeline, shown: RankClass, scale: Scale, thin: float) -> Iterator[Lane]:
+    """Where micro-batches overlap: which of them each stage of a pipeline works on, forward or back."""
+    for stage in slowest_of_each(timeline):
+        known = shown if stage.program == shown.program else stage
+        yield Lane(f"micro-batches, rank {known.ranks[0]}", list(_flights(timeline, known, scale)), thin)
+
+
+def _flights(timeline: Timeline, stage: RankClass, scale: Scale) -> Iterator[Mark]:
+    spans = timeline.spans[stage.name]
+    computed = [op for op in timeline.program(stage).ops if op.stream == COMPUTE and op.phase != "optimizer"]
+    received = {op.number for op in timeline.program(stage).ops if isinstance(op.work, Collective)}
+    for (phase, micro_batch), ops in groupby(computed, key=lambda op: (op.phase, op.micro_batch)):
+        run = list(ops)
+        start, end = spans[_begins(run, received).number].start, max(spans[op.number].end for op in run)
+        about = f"{phase} of micro-batch {micro_batch}: {show_seconds(end - start)}, from {show_seconds(start)}"
+        yield scale.mark(FLIGHTS[phase], start, end, f"{phase[0].upper()}{micro_batch}", about)
+
+
+def _begins(run: list[Op], received: Set[int]) -> Op:
+    """The first op of a micro-batch: a forward begins once its activation is there, whatever a step does before."""
+    waiting = (op for op in run if op.phase == "forward" and not received.isdisjoint(op.after))
+    return next(waiting, run[0])
 
 
 def host(timeline: Timeline, rank_class: RankClass, scale: Scale, height: float) -> Lane:

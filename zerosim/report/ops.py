@@ -120,6 +120,8 @@ def _row(op: Op, after: list[int], step: Step) -> Row:
         "source": work.source if isinstance(work, Transfer) else None,
         "target": work.target if isinstance(work, Transfer) else None,
         "pinned": work.pinned if isinstance(work, Transfer) else None,
+        "reduces": [list(piece) for piece in op.reduces] if isinstance(work, Collective) else None,
+        "gathers": list(op.gathers) if isinstance(work, Collective) else None,
     }
 
 

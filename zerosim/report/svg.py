@@ -18,6 +18,7 @@ from zerosim.resources import RankClass
 from zerosim.step import COMPUTE
 from zerosim.timeline import Timeline
 from zerosim.units import show_seconds
+from zerosim.views.phases import stages_in_turn
 
 MARGIN, GAP = 12.0, 5.0  # pixels
 LANE, THIN, BAND = 24.0, 14.0, 18.0  # heights
@@ -27,6 +28,7 @@ NARROWEST = 400  # pixels of the whole picture
 TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
 EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies", "computing": "exposed work of the CPU"}
 BARE = EXPOSED | {"wait": "waits for other ranks"}
+WORKING_ON = {lanes.FLIGHTS[phase]: f"{phase} of a micro-batch" for phase in ("forward", "backward")}
 ISSUING = {"issue": "host issues", "wait": "waits"}
 
 HATCHES: dict[Hatch, str] = {
@@ -95,7 +97,9 @@ def render(timeline: Timeline, width: int = 1200, rank_class: str = "", title: s
 def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]:
     yield lanes.host(timeline, shown, scale, THIN)
     own = lanes.streams(timeline, shown, scale, LANE)
-    if len(timeline.steps) > 1:  # a pipeline: the stairs of all stages for the compute of one
+    if len(timeline.steps) > 1 and not stages_in_turn(timeline):  # a pipeline: the schedule of all stages
+        yield from lanes.flights(timeline, shown, scale, THIN)
+    elif len(timeline.steps) > 1:  # the stairs of all stages for the compute of one
         yield from lanes.stages(timeline, shown, scale, LANE, THIN)
         own = [lane for lane in own if lane.title != COMPUTE]
     yield from own
@@ -188,7 +192,7 @@ def _rows(rows: Sequence[Lane], frame: Frame) -> Iterator[str]:
 def _legend(rows: Sequence[Lane], frame: Frame) -> tuple[list[str], int]:
     """The kinds that are in the picture, in as many lines as they need."""
     present = {mark.ink for lane in rows for mark in lane.marks}
-    words = ISSUING | {name: ink.word for name, ink in INKS.items()} | EXPOSED
+    words = ISSUING | WORKING_ON | {name: ink.word for name, ink in INKS.items()} | EXPOSED
     lines = _lines([(name, word) for name, word in words.items() if name in present], frame.right - frame.left)
     out = []
     for line, entries in enumerate(lines):

@@ -100,7 +100,21 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
         f"MFU {show_share(summary.mfu)}",
     )
     yield from wrapped("   ".join(map(unbroken, rates)), width, "")
+    yield from _pipeline(summary, width)
     yield from _classes(summary, width)
+
+
+def _pipeline(summary: Summary, width: int) -> Iterator[str]:
+    """With stages: how much of the step is bubble, and would be with equal stages and sends that take no time."""
+    if summary.pipeline:
+        known = summary.pipeline
+        bubble = f"bubble {show_seconds(known.bubble_seconds)} ({share(known.bubble_share, 1.0)}"
+        parts = (
+            f"pipeline {known.schedule}: {counted(known.stages, 'stage')}",
+            counted(known.micro_batches, "micro-batch"),
+            f"{bubble}, ideally {show_share(known.ideal_share)})",
+        )
+        yield from wrapped(", ".join(map(unbroken, parts)), width, "")
 
 
 def _verdict(summary: Summary) -> str:

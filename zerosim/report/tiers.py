@@ -15,14 +15,15 @@ HEAD = "optimizer, params"
 _MOVED = ("gpu_to_dram_bytes", "dram_to_gpu_bytes", "nvme_write_bytes", "nvme_read_bytes")
 
 
-def render_tiers(rows: Sequence[Row], width: int = 100) -> str:
-    """One line a placement, then what each waits for."""
+def render_tiers(rows: Sequence[Row], width: int = 100, instead: str = "") -> str:
+    """One line a placement, then what each waits for; above them what is played `instead` of the scenario's own."""
     columns = [
         Column("optimizer"), Column("params"), Column("fits"),
         *(Column(title, "right") for title in ("GPU GB", "DRAM GB", "NVMe GB", "down", "up", "write", "read")),
         Column("step s", "right"), Column("relative", "right"),
     ]  # fmt: skip
-    lines = [table(columns, [list(_cells(row)) for row in rows]), "", *_legend(width), ""]
+    above = [*textwrap.wrap(instead, width), ""] if instead else []
+    lines = [*above, table(columns, [list(_cells(row)) for row in rows]), "", *_legend(width), ""]
     room = max((len(_name(row)) for row in rows), default=0) + 2
     for row in rows:
         first, *others = textwrap.wrap(row["reason"], width - room) or [""]

@@ -54,5 +54,6 @@ def share(part: float, whole: float) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """`1 rank`, `2 ranks`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    """`1 rank`, `2 ranks`, `3 micro-batches`."""
+    plural = "es" if word.endswith("ch") else "s"
+    return f"{count} {word}{'' if count == 1 else plural}"

@@ -21,8 +21,10 @@ from zerosim.spec.deepspeed_section import Log
 from zerosim.spec.deepspeed_swap import Swapping, shares
 from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.deepspeed_top import read_values, tell_sections
-from zerosim.spec.deepspeed_zero import is_bf16_optimizer, read_zero
+from zerosim.spec.deepspeed_zero import SECTION, is_bf16_optimizer, is_old_stage0, read_zero
+from zerosim.spec.deepspeed_zeropp import rule_out_zeropp, tell_fp16_kernels
 from zerosim.spec.document import Document, shown
+from zerosim.spec.release import DEFECTS, Release
 from zerosim.spec.strategy import DeepSpeed, Zero
 
 __all__ = ["DeepSpeedRead", "Given", "read_deepspeed"]
@@ -40,8 +42,10 @@ class DeepSpeedRead:
     findings: tuple[Finding, ...]
 
 
-def read_deepspeed(document_or_path: Document | str | Path, given: Given | None = None) -> DeepSpeedRead:
-    """The configuration, or an InputError with all its problems."""
+def read_deepspeed(
+    document_or_path: Document | str | Path, given: Given | None = None, release: Release | None = None
+) -> DeepSpeedRead:
+    """The configuration as a release of DeepSpeed reads it, or an InputError with all its problems."""
     given = given or Given()
     findings: tuple[Finding, ...] = ()
     if isinstance(document_or_path, Document):
@@ -51,18 +55,18 @@ def read_deepspeed(document_or_path: Document | str | Path, given: Given | None 
     if not isinstance(document.data, Mapping):
         raise InputError([document.problem((), shown(document.data), "a mapping of DeepSpeed's keys")])
     log = Log(findings=list(findings))
-    read = _read(document, log, given)
+    read = _read(document, log, given, release or Release())
     if log.problems:
         raise InputError(sorted(log.problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
     return read
 
 
-def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
-    values = read_values(top, log)
-    precision = read_precision(top, log, given)
+def _read(top: Document, log: Log, given: Given, release: Release) -> DeepSpeedRead:
+    values = read_values(top, log, release)
+    precision = read_precision(top, log, given, release)
     fp32_sums = precision.name == "bf16" and values["grad_accum_dtype"] == "fp32"
-    zero = read_zero(top, log, given.hidden, fp32_sums, values["gradient_clipping"])
-    bf16_optimizer = is_bf16_optimizer(zero, fp32_sums)
+    zero = read_zero(top, log, given.hidden, fp32_sums, values["gradient_clipping"], release)
+    bf16_optimizer = is_bf16_optimizer(zero, fp32_sums) or is_old_stage0(zero, precision.name, release)
     tell_precision(top, log, precision, zero.stage, bf16_optimizer, values["gradient_clipping"])
     if "gradient_clipping" in top.data and (bf16_optimizer or not _clipping_costs(zero, precision)):
         log.idle("gradient_clipping", _RARE_CLIPPING if bf16_optimizer else _FREE_CLIPPING)
@@ -75,6 +79,11 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
         width = 4 if precision.name == "fp32" else 2
         Swapping(top, zero, optimizer, aio, width, shares(given, zero.sub_group_size), log).tell()
     _ruled_out(top, zero, values, log)
+    if isinstance(top.data.get(SECTION), Mapping):
+        section = top.below(SECTION)
+        rule_out_zeropp(section, zero, given.world_size, release, log)
+        tell_fp16_kernels(section, zero, values["communication_data_type"] or precision.name, log)
+    _tell_defects(zero, batch.accumulation, release, log)
     names = {field.name for field in fields(DeepSpeed)}
     deepspeed = DeepSpeed(
         zero=zero,
@@ -83,6 +92,7 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
         loss_scale=precision.loss_scale,
         cpu_checkpointing=cpu_checkpointing,
         aio=aio,
+        release=release,
         **{name: value for name, value in values.items() if name in names},
     )
     training = {
@@ -91,6 +101,18 @@ def _read(top: Document, log: Log, given: Given) -> DeepSpeedRead:
         "precision": precision.name,
     }
     return DeepSpeedRead(deepspeed, training, tuple(log.findings))
+
+
+def _tell_defects(zero: Zero, accumulation: int, release: Release, log: Log) -> None:
+    """A finding for what the release gets wrong in such a run."""
+    runs = {
+        "overlap": zero.overlap_comm and zero.stage in (1, 2),
+        "host_sums": zero.optimizer_on_host and zero.stage in (1, 2) and accumulation > 1,
+    }
+    for defect in DEFECTS:
+        if runs[defect.kind] and defect.strikes(release):
+            message = f"DeepSpeed {release.version} has a defect here: {defect.what}; the step is played without it."
+            log.say("release-defect", "warning", message, f"It is gone in {defect.fixed}.")
 
 
 def _clipping_costs(zero: Zero, precision: Precisions) -> bool:

@@ -17,6 +17,7 @@ from zerosim.spec.deepspeed_values import AUTO, POSITIVE
 from zerosim.spec.document import Document
 from zerosim.spec.model import Parameter
 from zerosim.spec.training import CheckpointFunction, Checkpointing, Precision
+from zerosim.spec.training_file import as_said
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,7 @@ class Given:
 
     def said(self, name: str) -> str:
         """A value of `training` with its place, as a message shows it."""
-        place = f" ({self.places[name]})" if name in self.places else ""
-        return f"{getattr(self, name)}, as training.{name} says{place}"
+        return as_said(name, getattr(self, name), self.places)
 
 
 class Batch(NamedTuple):

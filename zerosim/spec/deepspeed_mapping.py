@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from zerosim.spec.deepspeed_leaves import leaf_mapping
 from zerosim.spec.deepspeed_offload import OFFLOADS
 from zerosim.spec.deepspeed_schema import ALIASES, ZERO, Key
-from zerosim.spec.strategy import UNLIMITED, Aio, DeepSpeed, Offload, Optimizer, Zero
+from zerosim.spec.deepspeed_zeropp import REMOVED
+from zerosim.spec.release import Release
+from zerosim.spec.strategy import UNLIMITED, Aio, DeepSpeed, LeafModule, Offload, Optimizer, Zero
 
 
 def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
     """The configuration in DeepSpeed's own keys, ready for a JSON file."""
     mapping: dict[str, Any] = {
-        "zero_optimization": _zero(deepspeed.zero),
+        "zero_optimization": _zero(deepspeed.zero, deepspeed.release),
         "optimizer": _optimizer(deepspeed.optimizer),
         "gradient_clipping": deepspeed.gradient_clipping,
         "communication_data_type": deepspeed.communication_data_type,
@@ -27,7 +30,7 @@ def as_mapping(deepspeed: DeepSpeed, precision: str) -> dict[str, Any]:
     }
     if precision != "fp32":
         mapping[precision] = {"enabled": True}
-    if precision == "bf16":
+    if precision == "bf16" and deepspeed.release.reads_check_grad_overflow:
         mapping[precision]["check_grad_overflow"] = deepspeed.check_grad_overflow
     if precision == "fp16" and deepspeed.loss_scale:
         mapping[precision]["loss_scale"] = deepspeed.loss_scale
@@ -50,15 +53,19 @@ def _optimizer(optimizer: Optimizer) -> dict[str, Any]:
     return mapping
 
 
-def _zero(zero: Zero) -> dict[str, Any]:
+def _zero(zero: Zero, release: Release) -> dict[str, Any]:
     spelling = {name: alias for alias, name in ALIASES.items()}
     mapping: dict[str, Any] = {}
     defaulted = () if zero.overlap_comm_given else ("overlap_comm",)
     for name in (field.name for field in fields(zero) if field.name not in ("overlap_comm_given", *defaulted)):
         row, value = ZERO[name], getattr(zero, name)
         if isinstance(value, Offload):
-            value = _offload(value, OFFLOADS[name])
-        shapes = not row.idle and str(zero.stage) in row.stages and value != UNLIMITED
+            value = _offload(value, OFFLOADS[name], release)
+        if isinstance(value, LeafModule):
+            value = leaf_mapping(value)
+        removed = name in REMOVED and not release.mics
+        removed |= not release.knows(name)
+        shapes = not row.idle and not removed and str(zero.stage) in row.stages and value != UNLIMITED
         if value is not None and (value != row.default or shapes):
             mapping[spelling.get(name, name)] = value
     return mapping
@@ -70,9 +77,10 @@ def _aio(aio: Aio) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(plain, name)}
 
 
-def _offload(offload: Offload, table: Mapping[str, Key]) -> dict[str, Any] | None:
+def _offload(offload: Offload, table: Mapping[str, Key], release: Release) -> dict[str, Any] | None:
     """An offload in the keys of its section; None where nothing is offloaded."""
     if offload.device == "none":
         return None
     values = {name: getattr(offload, name) for name in table if hasattr(offload, name)}
-    return {name: value for name, value in values.items() if name == "device" or value != table[name].default}
+    defaults = {name: row.default for name, row in table.items()} | {"pin_memory": release.pin_memory}
+    return {name: value for name, value in values.items() if name == "device" or value != defaults[name]}

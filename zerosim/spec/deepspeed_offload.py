@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from zerosim.spec.deepspeed_schema import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, ZERO, Key
-from zerosim.spec.deepspeed_section import Log, dotted, read_section, tell
+from zerosim.spec.deepspeed_section import Log, dotted, known, read_section, tell
 from zerosim.spec.document import Document
+from zerosim.spec.release import Release
 from zerosim.spec.strategy import Offload, Stage, Zero
 
 OFFLOADS: Mapping[str, Mapping[str, Key]] = {"offload_optimizer": OFFLOAD_OPTIMIZER, "offload_param": OFFLOAD_PARAM}
@@ -29,15 +30,18 @@ _CONSTRUCTION = {"fast_init": "it concerns the construction of the optimizer onl
 _ALWAYS_PINNED = "stage 3 moves the parameters to a buffer of its own, which is always pinned"
 
 
-def read_offload(section: Document, key: str, stage: Stage, log: Log) -> Offload:
+def read_offload(section: Document, key: str, stage: Stage, log: Log, release: Release) -> Offload:
     """One of the two sections of `zero_optimization`; nothing is offloaded where it is not there."""
     default = DEFAULTS[key]
     if not isinstance(section.data.get(key), Mapping):
         return default
     part = section.below(key)
-    values = read_section(part, OFFLOADS[key], log)
+    values = read_section(known(part, release, log), OFFLOADS[key], log)
     names = {field.name for field in fields(Offload)}
-    offload = replace(default, **{name: value for name, value in values.items() if name in names})
+    written = {name: value for name, value in values.items() if name in names}
+    offload = replace(default, **({"pin_memory": release.pin_memory} | written))
+    if offload.device == "none":  # nothing is pinned
+        offload = replace(offload, pin_memory=written.get("pin_memory", default.pin_memory))
     if str(stage) in ZERO[key].stages:
         tell(part, _table(key, offload, stage), values, log, stage)
         if offload.device == "none":

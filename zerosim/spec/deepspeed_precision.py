@@ -14,6 +14,7 @@ from zerosim.spec.deepspeed_schema import BF16, FP16, Key
 from zerosim.spec.deepspeed_section import Log, read_section, tell
 from zerosim.spec.deepspeed_values import AUTO, BOOLEAN
 from zerosim.spec.document import Document, shown
+from zerosim.spec.release import Release
 from zerosim.spec.training import Precision
 
 _OLD_BF16 = "bfloat16"
@@ -25,6 +26,7 @@ class Precisions(NamedTuple):
     name: Precision
     check_grad_overflow: bool
     sections: tuple[_Section, ...]
+    release: Release = Release()
 
     @property
     def loss_scale(self) -> float:
@@ -42,7 +44,7 @@ class _Section(NamedTuple):
     values: Mapping[str, Any] = {}  # read only
 
 
-def read_precision(top: Document, log: Log, given: Given) -> Precisions:
+def read_precision(top: Document, log: Log, given: Given, release: Release) -> Precisions:
     """fp32 unless the file or `training` says otherwise."""
     sections = (_section(top, "bf16", _bf16_spelling(top, log), BF16, log), _section(top, "fp16", "fp16", FP16, log))
     if all(section.enabled for section in sections):
@@ -52,8 +54,14 @@ def read_precision(top: Document, log: Log, given: Given) -> Precisions:
         for section in sections:
             _compare(top, section, log, given)
     name = given.precision or _unsaid(sections, log)
-    check = name != "bf16" or bool(sections[0].values.get("check_grad_overflow", True))
-    return Precisions(name, check, sections)
+    check = name != "bf16" or _checks_bf16(sections[0].values.get("check_grad_overflow"), release)
+    return Precisions(name, check, sections, release)
+
+
+def _checks_bf16(given: bool | None, release: Release) -> bool:
+    """Whether gradients in bf16 are checked for overflow; `given`: bf16.check_grad_overflow."""
+    usual = release.bf16_overflow_check in ("always", "by_default")
+    return usual if given is None or not release.reads_check_grad_overflow else given
 
 
 def tell_precision(
@@ -68,6 +76,9 @@ def tell_precision(
             table["immediate_grad_update"] = Key(BOOLEAN, False, idle="only BF16_Optimizer reads it")
         elif precisions.loss_scale == 1 and stage in (1, 2) and clipping == 0:  # stage_1_and_2.py scales nothing then
             table["loss_scale"] = table["loss_scale"]._replace(idle="")
+        if "check_grad_overflow" in table and not precisions.release.reads_check_grad_overflow:
+            why = f"DeepSpeed {precisions.release.version} does not read it"
+            table["check_grad_overflow"] = table["check_grad_overflow"]._replace(idle=why)
         if section.values:
             told = {key: value for key, value in section.values.items() if key != "enabled"}
             tell(top.below(section.spelled), table, told, log, stage, bf16_optimizer=bf16_optimizer)

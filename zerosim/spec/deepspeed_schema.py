@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from zerosim.spec.deepspeed_leaves import LEAF_MODULE
 from zerosim.spec.deepspeed_values import (
     ANYTHING,
     BOOLEAN,
@@ -59,7 +60,7 @@ ZERO: Mapping[str, Key] = {
         INTEGER, 500_000_000, "12", "torch gathers each flat group with one all_gather_into_tensor, whatever its size"
     ),
     "overlap_comm": Key(optional(BOOLEAN), None, "123"),
-    "compute_grad_norm": Key(BOOLEAN, True, "12", lacks="a step without the norm of the gradients"),
+    "compute_grad_norm": Key(BOOLEAN, True, "12"),
     "load_from_fp32_weights": Key(BOOLEAN, True, "123", _CHECKPOINT),
     "elastic_checkpoint": Key(BOOLEAN, False, "123", _CHECKPOINT),
     "offload_param": Key(optional(MAPPING), None, "3"),
@@ -72,27 +73,27 @@ ZERO: Mapping[str, Key] = {
     "max_live_parameters": Key(INTEGER, 1_000_000_000, "3"),
     "max_reuse_distance": Key(INTEGER, 1_000_000_000, "3"),
     "gather_16bit_weights_on_model_save": Key(BOOLEAN, False, "3", _CHECKPOINT),
-    "module_granularity_threshold": Key(INTEGER, 0, "3", lacks="the fetch of small modules as one leaf"),
+    "module_granularity_threshold": Key(INTEGER, 0, "3"),
     "use_all_reduce_for_fetch_params": Key(BOOLEAN, False, "3"),
     "allgather_sequential": Key(BOOLEAN, False, "3"),
     "ignore_unused_parameters": Key(BOOLEAN, True, "123", "every parameter of the model is used"),
     "legacy_stage1": Key(BOOLEAN, False, idle="false is the only value that DeepSpeed still takes"),
     "round_robin_gradients": Key(BOOLEAN, False, "12"),
-    "parameter_alignment": Key(BOOLEAN, False, "12", lacks="the alignment of each parameter in its flat buffer"),
-    "zero_hpz_partition_size": Key(INTEGER, 1, "3", lacks="the secondary partition of ZeRO++ (hpZ)"),
-    "zero_quantized_weights": Key(BOOLEAN, False, "3", lacks="quantized weight gathers of ZeRO++ (qwZ)"),
-    "zero_quantized_nontrainable_weights": Key(BOOLEAN, False, "3", lacks="quantized frozen weights"),
-    "zero_quantized_gradients": Key(BOOLEAN, False, "3", lacks="quantized gradient reduction of ZeRO++ (qgZ)"),
+    "parameter_alignment": Key(BOOLEAN, False, "12"),
+    "zero_hpz_partition_size": Key(INTEGER, 1, "3"),
+    "zero_quantized_weights": Key(BOOLEAN, False, "3"),
+    "zero_quantized_nontrainable_weights": Key(BOOLEAN, False, "3"),
+    "zero_quantized_gradients": Key(BOOLEAN, False, "3"),
     "zeropp_loco_param": Key(optional(MAPPING), None, "3", lacks="LoCo error feedback"),
-    "mics_shard_size": Key(SIGNED, -1, "3", lacks="MiCS, partitioning within a subgroup"),
-    "mics_hierarchical_params_gather": Key(BOOLEAN, False, "3", lacks="hierarchical gathers of MiCS"),
-    "memory_efficient_linear": Key(BOOLEAN, True, "3", lacks="keeping gathered weights for the backward"),
+    "mics_shard_size": Key(SIGNED, -1, "3"),
+    "mics_hierarchical_params_gather": Key(BOOLEAN, False, "3"),
+    "memory_efficient_linear": Key(BOOLEAN, True, "3"),
     "pipeline_loading_checkpoint": Key(BOOLEAN, False, "3", _CHECKPOINT),
     "override_module_apply": Key(BOOLEAN, True, "3", "it concerns the construction of the model only"),
     "log_trace_cache_warnings": Key(BOOLEAN, False, "3", _LOG),
     "enable_sanity_checks": Key(BOOLEAN, False, "3", lacks="an integer all-reduce that checks every reduction"),
     "save_muon_momentum_buffer_in_memory": Key(BOOLEAN, False, "3", lacks="the momentum buffers of Muon"),
-    "leaf_module": Key(ANYTHING, None, "3", lacks="modules fetched as one leaf"),
+    "leaf_module": Key(LEAF_MODULE, None, "3"),
 }  # fmt: skip
 
 ALIASES: Mapping[str, str] = {

@@ -7,13 +7,14 @@ changes nothing, or a warning that the mechanism is not simulated. Nothing is dr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerosim.errors import Finding, Problem, Severity, nearest
 from zerosim.spec.deepspeed_schema import OF_BF16_OPTIMIZER, Key
 from zerosim.spec.deepspeed_values import AUTO, Kind, RefusedError
 from zerosim.spec.document import Document, shown
+from zerosim.spec.release import Release
 
 _ELSEWHERE = {  # keys of DeepSpeed that are often written in the wrong section
     "aio": "at the top level",
@@ -108,6 +109,16 @@ def unknown(document: Document, key: str, known: list[str]) -> Problem:
     elsewhere = f"; {key} stands {_ELSEWHERE[key]}" if key in _ELSEWHERE else ""
     expected = f"a key of {document.at[-1]}{elsewhere}"
     return document.key_problem((key,), f'unknown key "{key}"', expected, nearest(str(key), known))
+
+
+def known(document: Document, release: Release, log: Log, aliases: Mapping[str, str] | None = None) -> Document:
+    """The section without the keys that are too new for the release, which refuses them."""
+    names = {key: (aliases or {}).get(key, key) for key in document.data}
+    new = [key for key, name in names.items() if not release.knows(name)]
+    for key in new:
+        found = f'the key "{key}", which DeepSpeed {release.version} does not know'
+        log.problems.append(document.key_problem((key,), found, f"a key of {document.at[-1]} in that release"))
+    return replace(document, data={key: value for key, value in document.data.items() if key not in new})
 
 
 def tell(

@@ -16,13 +16,14 @@ from zerosim.spec.deepspeed_schema import ALIASES, DATA_TYPES, DEPRECATED, THROU
 from zerosim.spec.deepspeed_section import Log, read_section, tell
 from zerosim.spec.deepspeed_values import ANYTHING, AUTO, BOOLEAN, NUMBER, one_of, optional
 from zerosim.spec.document import Document, shown
+from zerosim.spec.release import Release
 
 _LOG = "it only logs"
 _SCALED_ONCE = "gradients are divided once, before or after their reduction"
 _REMOVED = " (DeepSpeed 0.19.8 has removed it and refuses the section)"
 
 VALUES: Mapping[str, Key] = {
-    "gradient_clipping": Key(NUMBER, 1.0),  # 0.0 before 0.19.3
+    "gradient_clipping": Key(NUMBER, 1.0),  # or what the release says
     "communication_data_type": Key(optional(one_of("fp16", "bf16", "fp32")), None),
     "prescale_gradients": Key(BOOLEAN, False, idle=_SCALED_ONCE),
     "gradient_predivide_factor": Key(NUMBER, 1.0, lacks="a division of gradients in two steps"),
@@ -95,14 +96,15 @@ KNOWN: tuple[str, ...] = (
 )  # fmt: skip
 
 
-def read_values(top: Document, log: Log) -> dict[str, Any]:
+def read_values(top: Document, log: Log, release: Release) -> dict[str, Any]:
     """The single values of the top level, defaults filled in, with those of `timers` and `data_types`."""
     single = replace(top, data={key: value for key, value in top.data.items() if key in VALUES})
     written = read_section(single, VALUES, log, filled=("gradient_clipping",))
     if top.data.get("gradient_clipping") == AUTO:
         log.say("auto-values", "note", '"auto" by Transformers\' rule: gradient_clipping = 1.0, its max_grad_norm.')
     tell(single, VALUES, written, log)
-    values = {name: row.default for name, row in VALUES.items()} | written
+    values = {name: row.default for name, row in VALUES.items()}
+    values |= {"gradient_clipping": release.gradient_clipping} | written
     values["synchronized_timer"] = _synchronized(top, log)
     values["grad_accum_dtype"] = _grad_accum_dtype(top, log)
     return values

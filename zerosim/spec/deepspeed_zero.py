@@ -10,17 +10,26 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from zerosim.spec.deepspeed_leaves import classes_of
 from zerosim.spec.deepspeed_offload import OFFLOADS, read_offload, rule_out_offloads, tell_offloads, tell_paths
-from zerosim.spec.deepspeed_schema import ALIASES, DEPRECATED, ZERO
-from zerosim.spec.deepspeed_section import Log, dotted, read_section, tell
+from zerosim.spec.deepspeed_schema import ALIASES, DEPRECATED, ZERO, Key
+from zerosim.spec.deepspeed_section import Log, dotted, known, read_section, tell
 from zerosim.spec.deepspeed_values import AUTO, BOOLEAN, STAGE, RefusedError
 from zerosim.spec.document import Document, shown
+from zerosim.spec.release import Release
 from zerosim.spec.strategy import Stage, Zero
 
 SECTION = "zero_optimization"
 
 
-def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = False, clipping: float = 1.0) -> Zero:
+def read_zero(
+    top: Document,
+    log: Log,
+    hidden: int | None,
+    fp32_sums: bool = False,
+    clipping: float = 1.0,
+    release: Release | None = None,
+) -> Zero:
     """The section of the file `top`; `hidden` is the model's width where Hugging Face fills in `"auto"`.
 
     `fp32_sums`: a bf16 model whose gradients accumulate in fp32, for which stage 1 is BF16_Optimizer. `clipping`:
@@ -34,13 +43,16 @@ def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = Fal
     if not isinstance(given, Mapping):
         log.problems.append(top.problem((SECTION,), shown(given), "a mapping such as {stage: 2}"))
         return Zero()
-    section = _filled(_modern(top.below(SECTION), log), log, hidden)
+    release = release or Release()
+    section = known(_filled(_modern(top.below(SECTION), log), log, hidden), release, log, ALIASES)
     values = read_section(section, ZERO, log, ALIASES)
-    zero = _zero(section, values, log)
+    zero = _zero(section, values, log, release)
     bf16_optimizer = is_bf16_optimizer(zero, fp32_sums)
-    tell(section, ZERO, values, log, zero.stage, ALIASES, bf16_optimizer)
+    tell(section, _table(release), values, log, zero.stage, ALIASES, bf16_optimizer)
     _told(section, zero, log)
-    if values.get("reduce_scatter") and not bf16_optimizer:
+    if zero.stage == 3:
+        _tell_leaf_classes(section, log)
+    if values.get("reduce_scatter") and not bf16_optimizer and not release.rooted_reduces:
         _tell_reduce_scatter(zero, log)
     _ruled_out(section, values, zero, log)
     if not values.get("compute_grad_norm", True):
@@ -54,6 +66,18 @@ def read_zero(top: Document, log: Log, hidden: int | None, fp32_sums: bool = Fal
 def is_bf16_optimizer(zero: Zero, fp32_sums: bool) -> bool:
     """Whether DeepSpeed takes BF16_Optimizer (runtime/engine.py, _do_optimizer_sanity_check)."""
     return fp32_sums and zero.stage == 1 and zero.offload_optimizer.device != "cpu"
+
+
+def is_old_stage0(zero: Zero, precision: str, release: Release) -> bool:
+    """Whether stage 0 is BF16_Optimizer, as once it was in bf16."""
+    return zero.stage == 0 and precision == "bf16" and release.stage0_bf16_optimizer
+
+
+def _table(release: Release) -> Mapping[str, Key]:
+    """The keys, where one that changes nothing now changed something in the release."""
+    if not release.list_all_gather:
+        return ZERO
+    return {**ZERO, "allgather_bucket_size": ZERO["allgather_bucket_size"]._replace(idle="")}
 
 
 def _legacy(on: bool, log: Log) -> Zero:
@@ -116,7 +140,7 @@ def _stage(section: Document) -> int:
         return 0
 
 
-def _zero(section: Document, values: Mapping[str, Any], log: Log) -> Zero:
+def _zero(section: Document, values: Mapping[str, Any], log: Log, release: Release) -> Zero:
     names = {field.name for field in fields(Zero)} - {"overlap_comm", "overlap_comm_given", *OFFLOADS}
     plain = {name: value for name, value in values.items() if name in names}
     overlap = values.get("overlap_comm")
@@ -125,8 +149,8 @@ def _zero(section: Document, values: Mapping[str, Any], log: Log) -> Zero:
         **plain,
         overlap_comm=stage == 3 if overlap is None else overlap,
         overlap_comm_given=overlap is not None,
-        offload_optimizer=read_offload(section, "offload_optimizer", stage, log),
-        offload_param=read_offload(section, "offload_param", stage, log),
+        offload_optimizer=read_offload(section, "offload_optimizer", stage, log, release),
+        offload_param=read_offload(section, "offload_param", stage, log, release),
     )
 
 
@@ -139,6 +163,13 @@ def _told(section: Document, zero: Zero, log: Log) -> None:
     if zero.stage == 3 and zero.sub_group_size == 0:
         message = "sub_group_size: 0 makes every parameter an optimizer sub-group of its own, with its own kernels."
         log.say("sub-group-a-parameter", "warning", message, "Leave sub_group_size at its default.")
+
+
+def _tell_leaf_classes(section: Document, log: Log) -> None:
+    classes = classes_of(section.data.get("leaf_module"))
+    if classes:
+        what = f"a leaf module that is found by its class ({', '.join(classes)}) and not by its name"
+        log.lacking(f"{dotted(section, 'leaf_module')}.classes", what)
 
 
 def _tell_reduce_scatter(zero: Zero, log: Log) -> None:

@@ -15,7 +15,7 @@ from zerosim.errors import Finding, InputError
 from zerosim.spec.document import Document
 from zerosim.spec.launch import Launch, Launcher, usual_launch
 from zerosim.spec.loading import Schema, Whole, validated
-from zerosim.spec.strategy import DeepSpeed, Strategy
+from zerosim.spec.strategy import DeepSpeed, Fsdp, Strategy
 
 
 class _LaunchSchema(Schema):
@@ -40,9 +40,13 @@ def read_launch(document: Document, strategy: Strategy) -> LaunchRead:
     if launch.bind_cores_to_rank and launcher == "torchrun":
         expected = "false, or launcher: deepspeed; torchrun binds no cores"
         raise InputError([document.problem(("bind_cores_to_rank",), "true", expected)])
-    computes = isinstance(strategy, DeepSpeed) and strategy.zero.optimizer_on_host
+    computes = strategy.zero.optimizer_on_host if isinstance(strategy, DeepSpeed) else _offloads(strategy)
     findings = tuple(_findings(launch, given.model_fields_set, computes))
     return LaunchRead(launch, findings, _assumption(launch, given.model_fields_set) if computes else "")
+
+
+def _offloads(strategy: Strategy) -> bool:
+    return isinstance(strategy, Fsdp) and strategy.cpu_offload
 
 
 def launch_text(launch: Launch) -> dict[str, Any]:

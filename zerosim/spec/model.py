@@ -73,6 +73,8 @@ class Module:
     conv1d: bool = False  # a linear that is GPT-2's Conv1D: addmm called outright, its weight lies the other way
     layer: int | None = None  # index of the transformer block it belongs to
     block: bool = False  # a transformer block: the unit of activation checkpointing and of wrapping
+    by_keyword: bool = False  # its input is passed by keyword, where hooks of inputs do not look for it
+    checkpoint_inside: bool = False  # checkpointing wraps its forward alone, not the call with its hooks
 
     def walk(self) -> Iterator[Module]:
         """This module and all below it, in call order."""
@@ -84,7 +86,11 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A network. `parameters` in registration order (what `named_parameters()` yields; tied ones once)."""
+    """A network. `parameters` in registration order (what `named_parameters()` yields; tied ones once).
+
+    `gradients`: parameters in the order in which their gradients were seen to become ready; empty where it follows from
+    the order of calls. `input_gradient`: what the first module reads has a gradient, as in a later stage of a pipeline.
+    """
 
     name: str
     root: Module
@@ -96,6 +102,8 @@ class Model:
     max_positions: int | None = None  # the longest sequence of learnt positions; None where positions are not learnt
     notes: tuple[str, ...] = ()  # what was assumed about the shape, one sentence each
     buffers: int = 0  # elements of registered fp32 buffers, also those that are not saved (rotary inv_freq)
+    gradients: tuple[str, ...] = ()
+    input_gradient: bool = False
 
     @property
     def numel(self) -> int:

@@ -1,4 +1,5 @@
-"""What users give as a model, to a `Model`: a catalogue name, a Hugging Face config.json, numbers, or a size.
+"""What users give as a model, to a `Model`: a catalogue name, a Hugging Face config.json, a list of parameters,
+numbers, or a size.
 
 Only shapes are read; weights are not looked for. What is not modelled is refused by name, with the way out that always
 works: giving the numbers inline.
@@ -20,6 +21,7 @@ from zerosim.spec.architectures.config import Config
 from zerosim.spec.document import Document, shown
 from zerosim.spec.loading import parse
 from zerosim.spec.model import Model
+from zerosim.spec.model_list import from_list, nearly_list
 from zerosim.spec.model_shape import from_numbers, from_size
 
 _INLINE = "give its numbers inline: {layers: 32, hidden: 4096, heads: 32, ...}"
@@ -29,13 +31,17 @@ _PARTS = ("text_config", "vision_config", "audio_config", "text_config_dict")
 
 
 def read_model(document: Document) -> Model:
-    """The model that a document describes, whichever of the three forms it has."""
+    """The model that a document describes, whichever of the four forms it has."""
     data = document.data
     if not isinstance(data, Mapping):
-        expected = "a mapping: a config.json, {layers, hidden, heads, ...} or {parameters: 7e9}"
+        expected = "a mapping: a config.json, {layers, hidden, heads, ...}, {parameters: [...]} or {parameters: 7e9}"
         raise InputError([document.problem((), shown(data), expected)])
-    if any(name in data for name in _MARKS):
+    if isinstance(data.get("parameters"), list):
+        model = from_list(document)
+    elif any(name in data for name in _MARKS):
         model = _from_config(document)
+    elif nearly_list(data):
+        model = from_list(document)
     elif any(nearest(str(key), ("parameters",)) for key in data):
         model = from_size(document)
     else:
@@ -99,7 +105,9 @@ def _unknown_kind(document: Document, kind: object) -> Problem:
 
 def _name(document: Document) -> str:
     """What the file calls itself, else what the file is called."""
-    said = document.data.get("_name_or_path")
+    given, said = document.data.get("name"), document.data.get("_name_or_path")
+    if isinstance(given, str) and given and isinstance(document.data.get("parameters"), list):
+        return given
     path = PurePath(document.source)
     called = path.parent.name or path.stem if path.name == "config.json" else path.stem
     return PurePath(said).name if isinstance(said, str) and PurePath(said).name else called

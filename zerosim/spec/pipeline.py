@@ -1,5 +1,6 @@
-"""Layers spread over GPUs: `strategy: {pipeline: {stages: 8, schedule: naive}}`.
+"""Layers spread over GPUs: `strategy: {pipeline: {stages: 8, schedule: naive | gpipe | 1f1b, zero_stage: 0 | 1}}`.
 
+The micro-batches of a step are `training.gradient_accumulation_steps`, of any number in every schedule.
 `parameter_dtype` and `optimizer` are the script's side of the matter, as in `ddp`. What a pipeline asks of the machine
 and of the model is said once, here, for the scenario as it is read and as it is changed.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -16,22 +17,16 @@ from zerosim.errors import InputError
 from zerosim.spec.ddp import OptimizerSchema, optimizer_mapping, read_optimizer
 from zerosim.spec.document import Document
 from zerosim.spec.loading import Schema, Whole, validated
+from zerosim.spec.misfit import Misfit
 from zerosim.spec.model import Model, Module
 from zerosim.spec.optimizers import ADAMW
-from zerosim.spec.strategy import Pipeline
-
-
-class Misfit(NamedTuple):
-    """A value of a pipeline that does not go with the rest of the scenario."""
-
-    key: str
-    found: str
-    expected: str
+from zerosim.spec.strategy import Pipeline, Schedule
 
 
 class _PipelineSchema(Schema):
     stages: Annotated[Whole, Field(ge=1)]
-    schedule: Literal["naive", "gpipe", "1f1b"] = "naive"
+    schedule: Schedule = "naive"
+    zero_stage: Literal[0, 1] = 0
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     optimizer: str | OptimizerSchema = ADAMW.name
 
@@ -39,11 +34,10 @@ class _PipelineSchema(Schema):
 def read_pipeline(document: Document, precision: str, world_size: int | None, model: Model | None) -> Pipeline:
     """The settings, for a run in `precision`, or an InputError with all their problems; None is what is not known."""
     settings = validated(document, _PipelineSchema)
-    if settings.schedule != "naive":
-        expected = f"naive; {settings.schedule} is not simulated yet"
-        raise InputError([document.problem(("schedule",), settings.schedule, expected)])
     pipeline = Pipeline(
         stages=settings.stages,
+        schedule=settings.schedule,
+        zero_stage=settings.zero_stage,
         parameter_dtype=settings.parameter_dtype,
         optimizer=read_optimizer(document, settings.optimizer),
     )

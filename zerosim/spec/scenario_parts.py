@@ -1,4 +1,4 @@
-"""The parts of a scenario that are a mapping, a path or a name: topology, model and DeepSpeed configuration.
+"""The parts of a scenario that are a mapping, a path or a name: topology, model, DeepSpeed's and FSDP's configuration.
 
 A path is relative to the scenario file. Changes of `--set` that lead into a part are made there, wherever it came
 from: `topology.node.nics.bandwidth=...` loads the file of a named topology and changes it. Nothing here knows what the
@@ -20,12 +20,16 @@ from zerosim.spec.deepspeed_text import read_file
 from zerosim.spec.document import Document, shown
 from zerosim.spec.fabric import MOST_NODES
 from zerosim.spec.files import is_file, neighbour
+from zerosim.spec.fsdp_accelerate import in_file
+from zerosim.spec.fsdp_schema import SCRIPT, named
 from zerosim.spec.loading import parse, read
 from zerosim.spec.model_file import model_names
 from zerosim.spec.topology_file import find_topology, topology_names
 
 Place = tuple[str, ...]
-TOPOLOGY, MODEL, DEEPSPEED = ("topology",), ("model",), ("strategy", "deepspeed")
+TOPOLOGY, MODEL, DEEPSPEED, FSDP = ("topology",), ("model",), ("strategy", "deepspeed"), ("strategy", "fsdp")
+FSDP_FILE = (*FSDP, "config_file")
+_PLACES: tuple[Place, ...] = (TOPOLOGY, MODEL, DEEPSPEED, FSDP, FSDP_FILE)
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 _CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {  # what inline models call it: what a config.json may call it
@@ -63,8 +67,8 @@ class Parts:
         """The parts after `changes`, in order."""
         outer: list[Change] = []
         inner: list[Change] = []
-        for change in changes:
-            if any(_leads_into(document.data, place, change) for place in (TOPOLOGY, MODEL, DEEPSPEED)):
+        for change in (_of_fsdp(document.data, change) for change in changes):
+            if any(_leads_into(document.data, place, change) for place in _PLACES):
                 inner.append(change)
             else:
                 document, done = changed(document, [change])
@@ -134,6 +138,28 @@ class Parts:
         document, findings = read_file(path, str(path))
         return self._changed(DEEPSPEED, document)._replace(findings=findings)
 
+    def fsdp(self) -> tuple[Part, Document | None]:
+        """The FSDP settings, and what the scenario says beside a file of them."""
+        given = self.given(FSDP)
+        if isinstance(given, str):
+            return self._fsdp_file(FSDP, given), None
+        if not isinstance(given, Mapping):
+            expected = "a path to an accelerate file, or a mapping of FSDP's keys"
+            raise InputError([self.document.problem(FSDP, shown(given), expected)])
+        section = self.document.below(*FSDP)
+        if FSDP_FILE[-1] not in given:
+            return Part(section), None
+        file = given[FSDP_FILE[-1]]
+        if not isinstance(file, str):
+            raise InputError([self.document.problem(FSDP_FILE, shown(file), "a path to an accelerate file")])
+        own = {key: value for key, value in given.items() if key != FSDP_FILE[-1]}
+        return self._fsdp_file(FSDP_FILE, file), replace(section, data=own)
+
+    def _fsdp_file(self, place: Place, given: str) -> Part:
+        document = read(self._path(place, given))
+        changes = [change._replace(path=in_file(document.data, change.path)) for change in self.inside(place)]
+        return self._changed(place, document, changes)
+
     def plain_topology(self) -> Any:
         """The topology as plain data that stands on its own: a name that comes with zerosim, or the whole mapping."""
         return self.given(TOPOLOGY) if self.is_name(TOPOLOGY) else deepcopy(self.topology().document.data)
@@ -166,6 +192,16 @@ def _fewer(count: Any, nodes: int) -> bool:
 
 def _leads_into(data: Any, place: Place, change: Change) -> bool:
     return change.path[: len(place)] == place and len(change.path) > len(place) and isinstance(_at(data, place), str)
+
+
+def _of_fsdp(data: Any, change: Change) -> Change:
+    """A key that no script has a word in stands in the file of accelerate, where there is one."""
+    depth = len(FSDP)
+    if change.path[:depth] != FSDP or len(change.path) == depth or not isinstance(_at(data, FSDP_FILE), str):
+        return change
+    key = change.path[depth]
+    beside = key == FSDP_FILE[-1] or named(key) in SCRIPT
+    return change if beside else change._replace(path=(*FSDP_FILE, *change.path[depth:]))
 
 
 def _at(data: Any, place: Place) -> Any:

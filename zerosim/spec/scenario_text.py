@@ -7,10 +7,14 @@ from typing import Any
 
 from zerosim.spec.ddp import ddp_mapping
 from zerosim.spec.deepspeed_mapping import as_mapping
+from zerosim.spec.fsdp_mapping import fsdp_mapping
+from zerosim.spec.hierarchical_file import KEY as HIERARCHICAL
+from zerosim.spec.hierarchical_file import hierarchical_mapping
 from zerosim.spec.launch import Launch
 from zerosim.spec.launch_file import launch_text
 from zerosim.spec.pipeline import pipeline_mapping
-from zerosim.spec.strategy import Ddp, Pipeline, Strategy
+from zerosim.spec.release_file import release_text
+from zerosim.spec.strategy import Ddp, Fsdp, HierarchicalZero1, Pipeline, Strategy
 from zerosim.spec.training import Training
 
 
@@ -27,6 +31,7 @@ def scenario_text(
         "model": model,
         "training": asdict(training),
         "strategy": strategy_text(strategy, training),
+        "versions": release_text(strategy),
         "launch": None if launch is None else launch_text(launch),
         "calibration": calibration,
     }
@@ -37,6 +42,10 @@ def strategy_text(strategy: Strategy, training: Training) -> dict[str, Any]:
     """The `strategy` section that reads as this value."""
     if isinstance(strategy, Ddp):
         return {"ddp": ddp_mapping(strategy)}
+    if isinstance(strategy, HierarchicalZero1):
+        return {HIERARCHICAL: hierarchical_mapping(strategy)}
+    if isinstance(strategy, Fsdp):
+        return {"fsdp": fsdp_mapping(strategy)}
     if isinstance(strategy, Pipeline):
         return {"pipeline": pipeline_mapping(strategy)}
     return {"deepspeed": as_mapping(strategy, training.precision)}

@@ -1,4 +1,4 @@
-"""How the model is spread over ranks: the values that the readers of DeepSpeed and DDP settings produce.
+"""How the model is spread over ranks: the values that the readers of their settings produce.
 
 Field names are the frameworks' own keys (stage-3 keys without the `stage3_` prefix, as DeepSpeed's own classes have
 them). Everything is resolved: no `auto`, no null that means something else. Sizes of buckets are elements.
@@ -6,27 +6,23 @@ them). Everything is resolved: no `auto`, no null that means something else. Siz
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from zerosim.spec.fully_sharded import Fsdp
+from zerosim.spec.hierarchical import HierarchicalZero1
+from zerosim.spec.optimizer_value import Optimizer
+from zerosim.spec.release import Release
+
+__all__ = [
+    "ENOUGH", "UNLIMITED", "Aio", "Ddp", "DeepSpeed", "Fsdp", "HierarchicalZero1", "LeafModule", "Offload", "Optimizer",
+    "Pipeline", "Release", "Schedule", "Stage", "Strategy", "Zero",
+]  # fmt: skip
 
 Stage = Literal[0, 1, 2, 3]
+Schedule = Literal["naive", "gpipe", "1f1b"]
 UNLIMITED = 2**63 - 1  # sys.maxsize in DeepSpeed: "no limit"
 ENOUGH = -1  # a `buffer_count` of as many as the step needs; no file can say it, a study can
-
-
-@dataclass(frozen=True, slots=True)
-class Optimizer:
-    """What an optimizer keeps (fp32 bytes per parameter beside the master copy) and moves per step on the GPU.
-
-    `traffic_bytes`: HBM bytes per element and step of its kernels: fused Adam reads p, g, m, v, writes p, m, v: 28.
-    `on_cpu`: whose code runs where its states are offloaded: DeepSpeed's vectorised one, or torch's pass by pass.
-    """
-
-    name: str = "AdamW"
-    state_bytes: int = 8
-    traffic_bytes: int = 28
-    fused: bool = True
-    on_cpu: Literal["deepspeed", "torch"] = "deepspeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +71,16 @@ class Aio:
         return not self.overlap_events or self.queue_depth == 1
 
 
+class LeafModule(NamedTuple):
+    """`leaf_module` of stage 3: modules below which it sees nothing, by name. Classes are not names of modules here."""
+
+    names: tuple[str, ...] = ()
+    name_suffixes: tuple[str, ...] = ()
+
+
+NO_LEAF = LeafModule()
+
+
 @dataclass(frozen=True, slots=True)
 class Zero:
     """`zero_optimization`, defaults of DeepSpeed 0.19 (runtime/zero/config.py)."""
@@ -98,6 +104,17 @@ class Zero:
     max_reuse_distance: int = 1_000_000_000
     use_all_reduce_for_fetch_params: bool = False
     allgather_sequential: bool = False
+    zero_hpz_partition_size: int = 1  # ranks that share a secondary shard (ZeRO++ hpZ); 1: there is none
+    zero_quantized_weights: bool = False  # qwZ: int8 on the wire of a gather
+    zero_quantized_nontrainable_weights: bool = False
+    zero_quantized_gradients: bool = False  # qgZ: two all-to-alls of int4 instead of a reduce-scatter
+    mics_shard_size: int = -1  # MiCS: ranks that shard everything; -1: not MiCS
+    mics_hierarchical_params_gather: bool = False
+    memory_efficient_linear: bool = True  # nn.Linear does not keep its gathered weight for the backward
+    module_granularity_threshold: int = 0  # above 0: modules of few elements a module become leaf modules
+    leaf_module: LeafModule = NO_LEAF
+    compute_grad_norm: bool = True
+    parameter_alignment: bool = False  # each parameter begins at 16 bytes of the flat buffer
     round_robin_gradients: bool = False
     gather_16bit_weights_on_model_save: bool = False  # this and the next two: saving and loading only
     pipeline_loading_checkpoint: bool = False
@@ -107,6 +124,13 @@ class Zero:
     def optimizer_on_host(self) -> bool:
         """Whether the CPU runs the optimizer, wherever its states are kept."""
         return self.stage > 0 and self.offload_optimizer.device != "none"
+
+    @property
+    def offloadable(self) -> Zero:
+        """Without what DeepSpeed does not do beside its offloads: MiCS, and hpZ with parameters on NVMe."""
+        mics = self.mics_shard_size if {self.offload_optimizer.device, self.offload_param.device} == {"none"} else -1
+        secondary = 1 if self.offload_param.device == "nvme" else self.zero_hpz_partition_size
+        return replace(self, mics_shard_size=mics, zero_hpz_partition_size=secondary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +154,7 @@ class DeepSpeed:
     wall_clock_breakdown: bool = False
     cpu_checkpointing: bool = False  # of deepspeed.checkpointing: inputs of checkpointed blocks go to host memory
     aio: Aio = field(default_factory=Aio)
+    release: Release = field(default_factory=Release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +177,22 @@ class Ddp:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Layers spread over GPUs: rank r holds stage r mod `stages`. Each micro-batch passes forward through all stages
-    and back before the next one starts (`naive`), so that one GPU of a pipeline works at a time.
+    """Layers spread over GPUs: rank r holds stage r mod `stages`.
 
-    Ranks of equal stage are replicas; they all-reduce their gradients once a step, after the last backward. The
-    micro-batch of a training is that of a pipeline, not of each of its ranks.
+    `naive`: each micro-batch passes forward through all stages and back before the next one starts, so that one GPU of
+    a pipeline works at a time. `gpipe`: all forwards, then all backwards (Huang et al. 2019). `1f1b`: after a warm-up
+    one forward, one backward (Narayanan et al. 2021, PipeDream-Flush).
+
+    Ranks of equal stage are replicas; they reduce their gradients once a step, after the last backward; with
+    `zero_stage` 1 the optimizer's states are sharded over them. The micro-batch of a training is that of a pipeline,
+    not of each of its ranks.
     """
 
     stages: int
-    schedule: Literal["naive"] = "naive"
+    schedule: Schedule = "naive"
+    zero_stage: Literal[0, 1] = 0
     parameter_dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     optimizer: Optimizer = field(default_factory=Optimizer)
 
 
-Strategy = DeepSpeed | Ddp | Pipeline
+Strategy = DeepSpeed | Ddp | Fsdp | HierarchicalZero1 | Pipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from zerosim.spec.strategy import DeepSpeed, Strategy
+from zerosim.spec.strategy import DeepSpeed, Fsdp, Strategy
 
 if TYPE_CHECKING:  # networkx is loaded when a topology is
     from zerosim.spec.topology import Topology
@@ -35,6 +35,8 @@ def lacking_tier(strategy: Strategy, topology: Topology) -> Lacking | None:
 
 def _wanted(strategy: Strategy) -> Iterator[tuple[_Tier, str]]:
     """Tiers, and the key that asks for each."""
+    if isinstance(strategy, Fsdp) and strategy.cpu_offload:
+        yield "dram", "strategy.fsdp.cpu_offload is true"
     if not isinstance(strategy, DeepSpeed):
         return
     zero = strategy.zero

@@ -1,17 +1,18 @@
 """The `training` section of a scenario: its keys, what is taken where it is silent, choices that mean less than said.
 
-Some of its keys may stand in the DeepSpeed file instead (`SHARED`); where they meet is the business of `scenario_file`.
+Some of its keys may stand in the DeepSpeed file instead (`SHARED`); where they meet is the business of
+`scenario_strategy`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from zerosim.errors import Finding
-from zerosim.spec.document import Document
+from zerosim.spec.document import Document, shown
 from zerosim.spec.loading import Schema, Whole, validated
 from zerosim.spec.training import AttentionKernel, CheckpointFunction, Checkpointing, Kernels, Precision, Training
 
@@ -49,14 +50,18 @@ def own_values(settings: TrainingSchema) -> dict[str, Any]:
     return values
 
 
-def taken(settings: TrainingSchema, training: Training, shared: bool) -> str:
-    """What was taken where the section is silent, also in keys that are `shared`; "" where it is not."""
-    names = [name for name in TrainingSchema.model_fields if name not in settings.model_fields_set]
-    values = {name: getattr(training, name) for name in names if name not in (*SHARED, "checkpoint_function")}
-    if shared:
-        values |= {name: DEFAULTS[name] for name in names if name in SHARED}
-    said = ", ".join(f"{name} {str(value).lower()}" for name, value in values.items())
+def taken(settings: TrainingSchema, training: Training, elsewhere: Collection[str] = ()) -> str:
+    """What was taken where the section is silent, but for keys that are said `elsewhere`; "" where it is not."""
+    known = {*settings.model_fields_set, *elsewhere, "checkpoint_function"}
+    names = sorted((name for name in TrainingSchema.model_fields if name not in known), key=SHARED.__contains__)
+    said = ", ".join(f"{name} {str(getattr(training, name)).lower()}" for name in names)
     return f"Not given in training, so taken: {said}." if said else ""
+
+
+def as_said(name: str, value: Any, places: Mapping[str, str]) -> str:
+    """A value of `training`, with its place where that is known, as a message about another file shows it."""
+    place = f" ({places[name]})" if name in places else ""
+    return f"{shown(value).strip(chr(34))}, as training.{name} says{place}"
 
 
 def training_findings(training: Training) -> Iterator[Finding]:

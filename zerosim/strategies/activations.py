@@ -1,10 +1,11 @@
 """Activations: what forward saves until backward has used it, the inputs of checkpointed blocks, working sets.
 
 With `activation_checkpointing.cpu_checkpointing` the inputs of checkpointed blocks wait in host memory. Source:
-DeepSpeed 0.19.8 runtime/activation_checkpointing/{checkpointing,offload_activations}.py (blocking copies through
-0.19.5): a side stream and pinned buffers, kept from step to step. The newest input stays on the GPU; the one before it
-is copied down when the next block's forward has been issued, and kept for the backward if it is the last to go. A copy
-back waits for nothing but the copies before it, so it runs as far ahead as the host does.
+DeepSpeed 0.19.8 runtime/activation_checkpointing/{checkpointing,offload_activations}.py: a side stream and pinned
+buffers, kept from step to step. The newest input stays on the GPU; the one before it is copied down when the next
+block's forward has been issued, and kept for the backward if it is the last to go. A copy back waits for nothing but
+the copies before it, so it runs as far ahead as the host does. Through 0.19.5 both copies are plain `.to`, from and to
+pageable memory: the host waits for each.
 """
 
 from __future__ import annotations
@@ -113,3 +114,28 @@ class HostActivations(Activations):
         self._newest = None
         if self._copied is not None and self._copied[0] is block:
             self._copied = None
+
+
+class BlockingHostActivations(Activations):
+    """The same in older releases: down before the block's forward, up before it runs again."""
+
+    def __init__(self, builder: Builder, network: Network) -> None:
+        super().__init__(builder, network)
+        self._in_host: dict[Node, int] = {}
+
+    def enter(self, block: Node) -> None:
+        size = self._network.block_input
+        self._in_host[block] = self._builder.acquire("block input in host memory", "activations", size, "dram")
+        down = Transfer(size, "gpu", "dram", pinned=False)
+        self._builder.copy(COMPUTE, "copy block input to host", down, layer=block.layer)
+
+    def recompute(self, block: Node) -> None:
+        size = self._network.block_input
+        self._saved[block] = self._builder.acquire("block input", "activations", size)
+        up = Transfer(size, "dram", "gpu", pinned=False)
+        self._builder.copy(COMPUTE, "copy block input to the GPU", up, layer=block.layer)
+
+    def leave(self, block: Node) -> None:
+        super().leave(block)
+        if block in self._in_host:
+            self._builder.release(self._in_host.pop(block), COMPUTE)

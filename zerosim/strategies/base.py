@@ -13,8 +13,9 @@ from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, Group, HostCalls, Pass, Slice, Step
 from zerosim.strategies.activations import Activations
 from zerosim.strategies.builder import Builder
+from zerosim.strategies.events import AGAIN, GRADIENT, LEFT, POST, PRE, RUN, Event, micro_step
 from zerosim.strategies.kernels import Kernel
-from zerosim.strategies.network import GRADIENT, POST, PRE, RUN, Event, Node, compile_network, micro_step
+from zerosim.strategies.network import Node, compile_network
 
 DATA_PARALLEL = "dp"
 STEADY = 2  # micro-steps 1 and 2 are equal: the first whose past is a micro-step like itself is 2, and 3 repeats it
@@ -24,13 +25,20 @@ class Program(ABC):
     """One strategy writing one step."""
 
     uniform = False  # the boundary's micro-step issues what those before it issue
+    repeats = True  # micro-steps after STEADY may be written as copies
 
     def __init__(
-        self, model: Model, training: Training, world_size: int, own_linear: bool = False, autocast: bool = False
+        self,
+        model: Model,
+        training: Training,
+        world_size: int,
+        own_linear: bool = False,
+        autocast: bool = False,
+        leaves: frozenset[str] = frozenset(),
     ) -> None:
         self.training = training
         self.world_size = world_size
-        self.network = compile_network(model, training, own_linear, autocast)
+        self.network = compile_network(model, training, own_linear, autocast, leaves)
         self.dtype = training.precision
         self.width = DTYPE_BYTES[self.dtype]  # bytes of an element of the compute dtype
         self.builder = Builder({DATA_PARALLEL: Group(DATA_PARALLEL, world_size)})
@@ -86,15 +94,7 @@ class Program(ABC):
     def write(self) -> Step:
         """The whole step."""
         self.prepare()
-        starts: list[int] = []
-        for micro_batch in range(self.training.gradient_accumulation_steps):
-            self.micro_batch = self.builder.micro_batch = micro_batch
-            starts.append(self.builder.next_op)
-            if micro_batch > STEADY and (self.uniform or not self.boundary_micro_batch):
-                self.builder.repeat(starts[-2], starts[-1], micro_batch)
-                self.repeated(starts[-1] - starts[-2])
-            else:
-                self._micro_step()
+        self.micro_steps()
         self.builder.phase = "optimizer"
         self.boundary()
         return self.builder.finish(
@@ -103,6 +103,18 @@ class Program(ABC):
             micro_batches=self.training.gradient_accumulation_steps,
             notes=self.notes,
         )
+
+    def micro_steps(self) -> None:
+        """Forward and backward of every micro-batch, in the order in which the host issues them: one after another."""
+        starts: list[int] = []
+        for micro_batch in range(self.training.gradient_accumulation_steps):
+            self.micro_batch = self.builder.micro_batch = micro_batch
+            starts.append(self.builder.next_op)
+            if micro_batch > STEADY and self.repeats and (self.uniform or not self.boundary_micro_batch):
+                self.builder.repeat(starts[-2], starts[-1], micro_batch)
+                self.repeated(starts[-1] - starts[-2])
+            else:
+                self._micro_step()
 
     def _micro_step(self) -> None:
         self.builder.phase = "forward"
@@ -116,32 +128,41 @@ class Program(ABC):
 
     def _play(self, events: tuple[Event, ...]) -> None:
         self._gradients: dict[int, int] = {}
+        checkpointed = self.checkpointed
         for event in events:
             kind = event.kind
             if kind == RUN:
                 self._run(event)
             elif kind == PRE:
-                self._enter(event)
-                self.before(event)
+                if checkpointed and event.node.block:
+                    self._enter(event)
+                if event.node.hooked:
+                    self.before(event)
             elif kind == POST:
-                self.after(event)
-                self._leave(event)
+                if event.node.hooked:
+                    self.after(event)
+                if checkpointed and event.node.block:
+                    self._leave(event)
             elif kind == GRADIENT:
                 self.gradient(event.parameter, self._gradients.pop(event.parameter))
+            elif kind == AGAIN:
+                self.activations.recompute(event.node)
+            elif kind == LEFT:
+                self.activations.leave(event.node)
         self.activations.rest()
 
     def _enter(self, event: Event) -> None:
-        if self.checkpointed and event.node.block:
-            if event.direction == "forward":
-                self.activations.enter(event.node)
-            elif event.direction == "recompute":
-                self.activations.recompute(event.node)
+        if self._keeps_input(event):
+            self.activations.enter(event.node)
 
     def _leave(self, event: Event) -> None:
-        if event.node.block and event.direction == "backward":
-            self.activations.leave(event.node)
-        elif self.checkpointed and event.node.block and event.direction == "forward":
+        if self._keeps_input(event):
             self.activations.leave_forward(event.node)
+
+    @staticmethod
+    def _keeps_input(event: Event) -> bool:
+        """Whether this is the forward of a block that will have a backward."""
+        return event.node.output_gradient and event.direction == "forward"
 
     def _run(self, event: Event) -> None:
         node, work = event.node, event.node.work

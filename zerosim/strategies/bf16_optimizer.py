@@ -1,4 +1,5 @@
-"""DeepSpeed's BF16_Optimizer: bf16 model, stage 1, gradients accumulated in fp32 (`data_types.grad_accum_dtype`).
+"""DeepSpeed's BF16_Optimizer: bf16 model, stage 1, gradients accumulated in fp32 (`data_types.grad_accum_dtype`); and
+stage 0 in bf16, in older releases.
 
 Source: DeepSpeed runtime/bf16_optimizer.py. Every rank holds a whole fp32 gradient buffer (4 bytes a parameter); each
 backward's gradients are added to it afterwards; at the boundary one all-reduce of all of it, cast to the communication
@@ -31,7 +32,8 @@ class Bf16Optimizer(DeepSpeedProgram):
 
     def prepare(self) -> None:
         numel = max(sum(self.network.numels), self.layout.padded)
-        self.builder.resident("parameters", "parameters", float(self.width * numel))
+        buffer = self.builder.resident("parameters", "parameters", float(self.width * numel))
+        self.builder.gathered(buffer, *range(len(self.network.numels)))
         self.builder.resident("fp32 gradients", "gradients", 4.0 * self.layout.padded)
         self.optimizer_residents(self.layout.share)
 
@@ -43,8 +45,10 @@ class Bf16Optimizer(DeepSpeedProgram):
         for buffer in self.fresh:
             self.builder.release(buffer, COMPUTE)
         self.fresh.clear()
+        if self.boundary_micro_batch:
+            self._reduce()
 
-    def boundary(self) -> None:
+    def _reduce(self) -> None:
         build, elements, wire = self.builder, self.layout.padded, DTYPE_BYTES[self.wire]
         if wire < 4:
             cast = build.acquire("gradients in the communication dtype", "buffers", float(wire * elements))
@@ -56,15 +60,17 @@ class Bf16Optimizer(DeepSpeedProgram):
         if wire < 4:
             self.pass_over("cast gradients back", elements, 4 + wire)
             build.release(cast, COMPUTE)
+
+    def boundary(self) -> None:
+        build, elements = self.builder, self.layout.padded
         self.norm_kernels(elements, max(self.network.trainable_numels, default=0), len(self.layout.order))
+        build.read(COMPUTE)  # whether it is finite; older releases assert that it is above 0
         self.optimizer_kernels(self.config.optimizer, self.layout.share)
         self.pass_over("write parameters", self.layout.share, 4 + self.width)
-        build.collective(
-            COMPUTE, "all_gather", elements, self.dtype, DATA_PARALLEL, name="all-gather updated parameters"
-        )
+        self.gather_updated(self.layout)
         self.timer()
 
 
 def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:
-    """The step of a stage-1 run in bf16 that accumulates in fp32."""
+    """The step of a stage-1 run in bf16 that accumulates in fp32, or of an old stage-0 run in bf16."""
     return Bf16Optimizer(config, model, training, world_size).write()

@@ -33,7 +33,7 @@ from zerosim.step import (
 # An op as it is written: all fields of `Op` but its number and `releases`, which are complete only at the end.
 _Draft = tuple[
     str, str, Work | None, tuple[int, ...], tuple[int, ...], HostCalls, tuple[int, ...], Phase, int, int | None,
-    tuple[Slice, ...],
+    tuple[Slice, ...], tuple[int, ...],
 ]  # fmt: skip
 
 
@@ -84,12 +84,15 @@ class Builder:
         name: str = "",
         asynchronous: bool = False,
         reduces: tuple[Slice, ...] = (),
+        gathers: tuple[int, ...] = (),
+        root: int | None = None,
     ) -> int:
         """A collective after the lane's tail. Unless `asynchronous`, the lane's later ops wait for it."""
         stream = communicator(group)
         after = tuple(op for op in self.tail(lane) if self._streams[op] != stream)
-        work = Collective(kind, elements, dtype, group)
-        number = self._write(stream, name or kind, work, after, HostCalls(collectives=1), reduces=reduces)
+        work = Collective(kind, elements, dtype, group, root)
+        host = HostCalls(collectives=1)
+        number = self._write(stream, name or kind, work, after, host, reduces=reduces, gathers=gathers)
         if not asynchronous:
             self._waits[lane] = {stream: number}  # it comes after everything the lane waited for
         return number
@@ -119,6 +122,7 @@ class Builder:
         host: HostCalls,
         layer: int | None = None,
         reduces: tuple[Slice, ...] = (),
+        gathers: tuple[int, ...] = (),
     ) -> int:
         number = len(self._drafts)
         blocking: tuple[int, ...] = ()
@@ -132,8 +136,8 @@ class Builder:
         if self._acquiring:
             acquires = tuple(self._acquiring)
             self._acquiring.clear()
-        draft = (name, stream, work, after, blocking, host, acquires, self.phase, self.micro_batch, layer, reduces)
-        self._drafts.append(draft)
+        place = self.phase, self.micro_batch, layer
+        self._drafts.append((name, stream, work, after, blocking, host, acquires, *place, reduces, gathers))
         self._streams.append(stream)
         self._last[stream] = number
         return number
@@ -205,6 +209,11 @@ class Builder:
         self._acquiring.append(buffer)
         return buffer
 
+    def gathered(self, buffer: int, *parameters: int) -> int:
+        """The buffer, in which these parameters lie whole, for use."""
+        self._buffers[buffer] = self._buffers[buffer]._replace(parameters=parameters)
+        return buffer
+
     def acquire_again(self, buffer: int) -> None:
         """Allocate a resident buffer that was released."""
         self._born[buffer] = len(self._drafts)
@@ -235,7 +244,7 @@ class Builder:
 
         fresh: dict[int, int] = {}
         for number, draft in enumerate(self._drafts[start:stop], start + by):
-            name, stream, work, after, waits, host, acquires, phase, _, layer, reduces = draft
+            name, stream, work, after, waits, host, acquires, phase, _, layer, reduces, gathers = draft
             if after:
                 after = tuple([op + by if op >= before else op for op in after])
             if waits:
@@ -246,8 +255,8 @@ class Builder:
                 acquires = tuple([fresh[buffer] for buffer in acquires])
             if number - by in self._releases:
                 self._releases[number] = [fresh.get(buffer, buffer) for buffer in self._releases[number - by]]
-            draft = (name, stream, work, after, waits, host, acquires, phase, micro_batch, layer, reduces)
-            self._drafts.append(draft)
+            place = phase, micro_batch, layer
+            self._drafts.append((name, stream, work, after, waits, host, acquires, *place, reduces, gathers))
         self._streams += self._streams[start:stop]
         self._shift(start, by)
 
@@ -280,8 +289,7 @@ class Builder:
     def _ops(self) -> Iterator[Op]:
         releases = self._releases
         for number, draft in enumerate(self._drafts):
-            name, stream, work, after, waits, host, acquires, phase, micro_batch, layer, reduces = draft
+            name, stream, work, after, waits, host, acquires, phase, micro_batch, layer, reduces, gathers = draft
             freed = tuple(releases[number]) if number in releases else ()
-            yield Op(
-                number, name, stream, work, after, waits, host, acquires, freed, phase, micro_batch, layer, reduces
-            )
+            place = phase, micro_batch, layer
+            yield Op(number, name, stream, work, after, waits, host, acquires, freed, *place, reduces, gathers)

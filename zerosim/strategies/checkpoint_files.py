@@ -124,7 +124,8 @@ def _partitions(strategy: DeepSpeed, model: Model, width: int, world_size: int) 
 def layout_of(strategy: DeepSpeed, model: Model, width: int, world_size: int) -> Stage3Layout:
     """The layout of a model's parameters on stage 3; `width`: bytes of an element."""
     numels, trainable = [p.numel for p in model.parameters], [p.trainable for p in model.parameters]
-    return stage3_layout(strategy, numels, trainable, world_size, width)
+    ranks = strategy.zero.mics_shard_size if strategy.zero.mics_shard_size > 0 else world_size
+    return stage3_layout(strategy, numels, trainable, ranks, width)
 
 
 def _sizes(state_bytes: int) -> list[int]:

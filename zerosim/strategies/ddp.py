@@ -16,7 +16,8 @@ from zerosim.spec.strategy import Ddp
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, HostCalls, Pass, Step
 from zerosim.strategies.base import DATA_PARALLEL, Program
-from zerosim.strategies.network import GRADIENT, Event, Node
+from zerosim.strategies.events import GRADIENT, Event
+from zerosim.strategies.network import Node
 
 MIB = 1024 * 1024
 FIRST_BUCKET_BYTES = 1 * MIB  # distributed.py: dist._DEFAULT_FIRST_BUCKET_BYTES
@@ -97,7 +98,8 @@ class DistributedDataParallel(Program):
     def prepare(self) -> None:
         elements = sum(self.network.numels)
         resident = self.builder.resident
-        resident("parameters", "parameters", float(self.master * elements))
+        buffer = resident("parameters", "parameters", float(self.master * elements))
+        self.builder.gathered(buffer, *range(len(self.network.numels)))
         resident("optimizer states", "optimizer", float(self.config.optimizer.state_bytes * self.trainable))
         if self.master < 4:
             resident("fp32 master parameters", "optimizer", 4.0 * self.trainable)
@@ -199,15 +201,19 @@ class DistributedDataParallel(Program):
         optimizer = self.config.optimizer
         if self.dtype == "fp16":  # torch/amp/grad_scaler.py: unscale in place and look for inf, which the host reads
             self.elementwise(COMPUTE, "unscale gradients", 2.0 * self.master * self.trainable, len(self.gradients))
+            self.agree()
             self.builder.read(COMPUTE)
         extra = 4 + self.master if self.master < 4 else 0  # fp32 master to the 16-bit copy
-        kernels = 1 if optimizer.fused else 10 * len(self.gradients)
+        kernels = optimizer.launches(len(self.gradients))
         work = Pass(float((optimizer.traffic_bytes + extra) * self.trainable), "adam", kernels)
         self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
         for buffer in self.gradients.values():
             self.builder.release(buffer, COMPUTE)
         self.gradients.clear()
         self.builder.synchronize()  # the loss is read once a step
+
+    def agree(self) -> None:
+        """fp16: ranks with different gradients tell each other whether one has found an inf; here all have the same."""
 
 
 def write(config: Ddp, model: Model, training: Training, world_size: int) -> Step:

@@ -11,46 +11,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import groupby
 
 from zerosim.spec.strategy import Zero
-from zerosim.strategies.network import POST, PRE, Event, Node
+from zerosim.strategies.events import POST, PRE, Event
+from zerosim.strategies.fetch_plan import PLAIN, USUAL, Found, Gather, Kept, Plan, Visit
+from zerosim.strategies.network import Node
 from zerosim.strategies.swap_pool import BufferPool
 
-Gather = tuple[int, ...]  # the parameters of one coalesced all-gather, in registration order
-
-
-class Visit(NamedTuple):
-    """What happens at one pre-hook, in this order. Numbers index `Plan.gathers`.
-
-    `demanded` are gathered now; each of `collected` is waited for (a gather may be collected several times, once per
-    parameter that first uses it); `prefetched` are gathered ahead. Of the parameters `read_ahead` the shards are read.
-    """
-
-    demanded: tuple[int, ...]
-    collected: tuple[int, ...]
-    prefetched: tuple[int, ...]
-    read_ahead: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One micro-step: a visit per pre-hook, released parameters per post-hook (in event order), the rest at the end.
-
-    `reads`: gathers before which the host waits for all reads, with the shards that it asks for first. `read_twice`:
-    shards that the read-ahead meets twice, for which DeepSpeed 0.19.8 would take two buffers and stop.
-    """
-
-    gathers: tuple[Gather, ...]
-    visits: tuple[Visit, ...]
-    releases: tuple[tuple[int, ...], ...]
-    leftovers: tuple[int, ...]
-    persistent: frozenset[int]
-    peak_elements: int  # most elements gathered or in flight, persistent ones included
-    reads: Mapping[int, tuple[int, ...]]
-    read_twice: frozenset[int]
+_Used = Callable[[Node], tuple[int, ...]]
 
 
 def persistent_parameters(numels: Sequence[int], zero: Zero) -> frozenset[int]:
@@ -64,14 +35,21 @@ def persistent_parameters(numels: Sequence[int], zero: Zero) -> frozenset[int]:
 
 
 def plan_fetches(
-    events: Sequence[Event], numels: Sequence[int], zero: Zero, swapped: frozenset[int] = frozenset()
+    events: Sequence[Event],
+    numels: Sequence[int],
+    zero: Zero,
+    swapped: frozenset[int] = frozenset(),
+    kept: Kept = PLAIN,
+    found: Found = USUAL,
 ) -> Plan:
     """Play the coordinator over the hooks of one micro-step with a complete trace; `swapped` parameters are on NVMe.
 
     PoolError where a gather finds too few buffers for their shards.
     """
-    coordinator = _Coordinator(events, numels, zero, swapped)
+    coordinator = _Coordinator(events, numels, zero, swapped, kept, found)
     for event in events:
+        if not event.node.hooked:
+            continue
         if event.kind == PRE:
             coordinator.pre(event.node)
         elif event.kind == POST:
@@ -88,21 +66,22 @@ class _Trace:
     uses: dict[int, list[int]]
 
     @classmethod
-    def of(cls, events: Sequence[Event], numels: Sequence[int]) -> _Trace:
+    def of(cls, events: Sequence[Event], numels: Sequence[int], used: _Used) -> _Trace:
         trace = cls([], [0], {})
         for event in events:
-            if event.kind == PRE:
-                parameters = tuple(sorted(event.node.parameters))
+            if event.kind == PRE and event.node.hooked:
+                parameters, elements = tuple(sorted(used(event.node))), trace.before[-1]
                 for parameter in parameters:
                     trace.uses.setdefault(parameter, []).append(len(trace.parameters))
+                    elements += numels[parameter]
                 trace.parameters.append(parameters)
-                trace.before.append(trace.before[-1] + sum(numels[p] for p in parameters))
+                trace.before.append(elements)
         return trace
 
     def reused(self, parameter: int, step: int, distance: int) -> bool:
         """The next use, from visit `step` on, lies within `distance` elements (each visit is checked before it is
         counted, so a distance above 0 always examines one)."""
-        uses = self.uses[parameter]
+        uses = self.uses.get(parameter, [])
         place = bisect_left(uses, step)
         return place < len(uses) and self.before[uses[place]] - self.before[step] < distance
 
@@ -115,8 +94,12 @@ class _Coordinator:
     numels: Sequence[int]
     zero: Zero
     swapped: frozenset[int]
+    kept: Kept
+    found: Found
     pool: BufferPool = field(init=False)
     trace: _Trace = field(init=False)
+    own: _Trace = field(init=False)  # visits with a module's direct parameters
+    whole: _Trace = field(init=False)  # with all parameters at and below it
     queue: deque[tuple[int, int]] = field(init=False)  # (parameter, visit) still to be fetched or used
     persistent: frozenset[int] = field(init=False)
     available: set[int] = field(init=False)
@@ -132,15 +115,24 @@ class _Coordinator:
     releases: list[tuple[int, ...]] = field(default_factory=list)
     reads: dict[int, tuple[int, ...]] = field(default_factory=dict)
     read_twice: set[int] = field(default_factory=set)
+    with_secondary: set[int] = field(default_factory=set)  # parameters that have such a shard now
+    from_secondary: set[int] = field(default_factory=set)  # gathers
+    dispensable: list[frozenset[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.trace = _Trace.of(self.events, self.numels)
+        self.trace = _Trace.of(self.events, self.numels, lambda node: node.hooked_parameters)
+        self.own = self.whole = self.trace
+        if any(event.node.leaf for event in self.events):
+            self.own = _Trace.of(self.events, self.numels, lambda node: node.parameters)
+            self.whole = _Trace.of(self.events, self.numels, lambda node: node.all_parameters)
         self.queue = deque((p, v) for v, parameters in enumerate(self.trace.parameters) for p in parameters)
         self.persistent = persistent_parameters(self.numels, self.zero)
-        self.available = set(self.persistent)
-        self.held = self.peak = sum(self.numels[p] for p in self.persistent)
+        self.available = set(self.persistent if self.found.gathered is None else self.found.gathered)
+        self.live = self.found.live
+        self.held = self.peak = sum(self.numels[p] for p in self.available)
         self.pool = BufferPool(self.swapped, self.zero.offload_param.buffer_count)
-        self.pool.need(self.persistent)  # gathered at the end of the step; their buffers stay taken
+        self.with_secondary |= self.kept.secondary or frozenset()
+        self.pool.need(self.available)  # their buffers stay taken; persistent ones are gathered at the end of a step
 
     def pre(self, node: Node) -> None:
         parameters = self.trace.parameters[self.step]
@@ -202,12 +194,14 @@ class _Coordinator:
         """One coalesced gather (or one per parameter); the parameters count as available from here on."""
         if not parameters:
             return ()
-        sets = [(p,) for p in sorted(parameters)] if self.zero.allgather_sequential else [tuple(sorted(parameters))]
+        sets = self._sets(sorted(parameters))
         first, missing = len(self.gathers), self.pool.need(parameters)
         if missing is not None:
             self.reads[first] = missing
         for number, members in enumerate(sets, first):
             self.gather_of.update(dict.fromkeys(members, number))
+            if members[0] in self.with_secondary:
+                self.from_secondary.add(number)
         self.gathers.extend(sets)
         elements = sum(self.numels[p] for p in parameters)
         self.available.update(parameters)
@@ -216,25 +210,43 @@ class _Coordinator:
         self.peak = max(self.peak, self.held)
         return tuple(range(first, len(self.gathers)))
 
+    def _sets(self, parameters: list[int]) -> list[Gather]:
+        """Those that go together: shards kept in 8 bits first, and of both kinds the secondary ones first."""
+        if self.zero.allgather_sequential:
+            return [(p,) for p in sorted(parameters, key=self._order)]
+        return [tuple(members) for _, members in groupby(sorted(parameters, key=self._order), self._order)]
+
+    def _order(self, parameter: int) -> tuple[bool, bool]:
+        return parameter not in self.kept.quantized, parameter not in self.with_secondary
+
     def post(self, node: Node) -> None:
-        released = []
-        for parameter in sorted(node.parameters):
+        parameters, released, decided = node.hooked_parameters, [], self.found.dispensable
+        if decided is None:
+            dispensable = frozenset([p for p in parameters if self._dispensable(p, node)])
+        else:
+            dispensable = decided[len(self.releases)]
+        self.dispensable.append(dispensable)
+        for parameter in sorted(parameters):
             users = self.active.get(parameter, set())
             users.discard(node)
-            if not users and parameter in self.available and self._dispensable(parameter):
+            if not users and parameter in self.available and parameter in dispensable:
                 released.append(parameter)
                 self.pool.drop(parameter)
                 self.available.discard(parameter)
+                if self.kept.secondary is not None:
+                    self.with_secondary.add(parameter)
                 self.live -= self.numels[parameter]
                 self.held -= self.numels[parameter]
         self.releases.append(tuple(released))
 
-    def _dispensable(self, parameter: int) -> bool:
-        """Not persistent, not consumed ahead by the prefetcher, not used again soon."""
+    def _dispensable(self, parameter: int, node: Node) -> bool:
+        """Not persistent, not consumed ahead by the prefetcher, not used again soon. What is met on the way to the next
+        use are all parameters below the modules where a leaf module asks, their direct ones where another does."""
+        trace = self.whole if node.leaf else self.own
         return not (
             parameter in self.persistent
             or self.last_fetched.get(parameter, -1) > self.step
-            or self.trace.reused(parameter, self.step, self.zero.max_reuse_distance)
+            or trace.reused(parameter, self.step, self.zero.max_reuse_distance)
         )
 
     def plan(self) -> Plan:
@@ -247,4 +259,6 @@ class _Coordinator:
             peak_elements=self.peak,
             reads=self.reads,
             read_twice=frozenset(self.read_twice),
+            secondary=frozenset(self.from_secondary),
+            dispensable=tuple(self.dispensable),
         )

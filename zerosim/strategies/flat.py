@@ -14,6 +14,11 @@ from zerosim.step import Slice
 NCCL_START_ALIGNMENT = 2  # elements; stage_1_and_2.py: 4-byte alignment of fp16 for NCCL
 
 
+def padded(elements: int, unit: int) -> int:
+    """The next multiple of `unit`."""
+    return -(-elements // unit) * unit
+
+
 @dataclass(frozen=True, slots=True)
 class FlatLayout:
     """Offsets of the trainable parameters in the flat buffer; partition r is elements [r·share, (r+1)·share)."""
@@ -71,15 +76,18 @@ class OwnerRun:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
 
-def flat_layout(trainable_numels: Sequence[int], ranks: int, round_robin: bool = False) -> FlatLayout:
-    """Layout of the parameters whose count is not 0 over `ranks` partitions."""
+def flat_layout(
+    trainable_numels: Sequence[int], ranks: int, round_robin: bool = False, alignment: int = 1
+) -> FlatLayout:
+    """Layout of the parameters whose count is not 0 over `ranks` partitions; each begins at a multiple of `alignment`
+    elements."""
     order = [p for p, numel in enumerate(trainable_numels) if numel]
     if round_robin:
         order = [p for start in range(ranks) for p in order[start::ranks]]
     offsets, total = {}, 0
     for parameter in order:
+        total += -total % alignment
         offsets[parameter] = total
         total += trainable_numels[parameter]
     unit = NCCL_START_ALIGNMENT * ranks
-    padded = max(unit, -(-total // unit) * unit)
-    return FlatLayout(offsets, tuple(trainable_numels), tuple(order), padded, ranks)
+    return FlatLayout(offsets, tuple(trainable_numels), tuple(order), max(unit, padded(total, unit)), ranks)

@@ -1,24 +1,23 @@
-"""The network as a strategy sees it, and the order of events of one micro-step: when hooks fire, kernels are launched
-and gradients become ready.
+"""The network as a strategy sees it: the tree of modules, with their work, and where gradients flow in it.
 
-The order is PyTorch's: forward hooks around every module; in the backward, children in reverse call order, a
-pre-hook where a module's output has a gradient, a post-hook where its input has one (so never for an embedding and
-what contains it); a parameter's gradient is ready after the kernels of its module, a tied one's at its last module.
+Compiled once for a batch and a precision. It knows no order of a step (that is `events`) but two that only the real
+model has: in which its modules are differentiated, and in which the gradients of parameters become ready. Both are
+those it was seen to follow; where none were seen, reverse call order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TypeVar
 
 from zerosim.spec.model import Function, Model, Module
 from zerosim.spec.training import Training
 from zerosim.step import Attention, Matmul
 from zerosim.strategies.kernels import Shape, Work, shape_of, work_of
 
-Direction = Literal["forward", "recompute", "backward"]
-PRE, RUN, GRADIENT, POST = "pre", "run", "gradient", "post"
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -32,9 +31,19 @@ class Node:
     children: tuple[Node, ...]
     work: Work
     arrivals: tuple[int, ...]  # the same in the order in which their gradients become ready
+    backward: tuple[Node, ...]  # its children in the order in which their backwards run
     block: bool
-    input_gradient: bool
+    inside: bool  # checkpointing runs its forward again, without its hooks
+    input_gradient: bool  # a hook of its inputs sees the end of its backward
     output_gradient: bool
+    leaf: bool = False  # stage 3 sees nothing below it: a z3 leaf module
+    hooked_parameters: tuple[int, ...] = ()  # what stage 3's hooks of it gather and drop: a leaf's are all below it
+    kept_weight: int | None = None  # of which autograd keeps the gathered copy, by way of its transpose
+
+    @property
+    def all_parameters(self) -> tuple[int, ...]:
+        """Its own and those below it, in the order of registration."""
+        return tuple(sorted({p for node in self.walk() for p in node.parameters}))
 
     def walk(self) -> Iterator[Node]:
         yield self
@@ -59,52 +68,75 @@ class Network:
         return tuple(n if t else 0 for n, t in zip(self.numels, self.trainable, strict=True))
 
 
-class Event(NamedTuple):
-    """`pre`/`post` of a module's hooks, `run` its kernels, `gradient` of `parameter` ready."""
-
-    kind: str
-    node: Node
-    direction: Direction
-    parameter: int = -1
-    saving: bool = True  # `run`: activations are kept for the backward
-
-
 @dataclass(slots=True)
 class _Compiler:
-    """Builds nodes in call order, following the width of the tensor that flows from leaf to leaf."""
+    """Builds nodes in call order, following the tensor that flows from leaf to leaf: its width, and whether it has a
+    gradient."""
 
     shape: Shape
     own_linear: bool
     index: dict[str, int]
+    seen: dict[int, int]  # place in the order in which gradients were seen to become ready
+    leaves: frozenset[str]  # names of modules below which there are no hooks
+    reached: bool  # what flows has a gradient
     works: dict[tuple[object, ...], Work] = field(default_factory=dict)
     uses: dict[int, int] = field(default_factory=dict)
     flows: int = 0  # bytes of an element of what flows now
     read: int = 0  # and of what the last linear read
+    below_leaf: bool = False
 
     def node(self, part: Module | Function, layer: int | None) -> Node:
         if isinstance(part, Function):
             key: tuple[object, ...] = (*_sizes(part), part.heads, part.kv_heads, part.head_dim, part.causal)
             work = self._work((*key, part.fp32_softmax), part)
-            return Node(part.name, layer, False, (), (), work, (), False, True, True)
+            reached = self.reached
+            return Node(part.name, layer, False, (), (), work, (), (), False, False, reached, reached)
         layer = part.layer if part.layer is not None else layer
+        entered, hooked = self.reached, not self.below_leaf
+        leaf = hooked and part.name in self.leaves
+        self.below_leaf |= leaf
         children = tuple(self.node(child, layer) for child in part.body)
+        self.below_leaf = not hooked
         parameters = tuple(self.index[parameter.name] for parameter in part.parameters)
         for parameter in parameters:
             self.uses[parameter] = self.uses.get(parameter, 0) + 1
         shapes = tuple((parameter.shape, parameter.trainable) for parameter in part.parameters)
         silent = part.kind == "identity"  # returns tables, not activations
+        self.reached |= any(parameter.trainable for parameter in part.parameters)
+        below = (p for child in children for node in child.walk() for p in node.parameters) if leaf else ()
         return Node(
             name=part.name,
             layer=layer,
-            hooked=True,
+            hooked=hooked,
             parameters=parameters,
             children=children,
             work=self._work((*_sizes(part), part.inputs, part.shares_input, shapes), part),
-            arrivals=_arrivals(part, parameters, self.own_linear),
+            arrivals=self._seen(_arrivals(part, parameters, self.own_linear), lambda parameter: (parameter,)),
+            backward=self._seen(children[::-1], lambda child: (p for node in child.walk() for p in node.parameters)),
             block=part.block,
-            input_gradient=silent or not _looks_up(part, children),
-            output_gradient=not silent,
+            inside=part.checkpoint_inside,
+            input_gradient=entered and not (part.by_keyword or _looks_up(part, children)),
+            output_gradient=self.reached and not silent,
+            leaf=leaf,
+            hooked_parameters=tuple(sorted({*parameters, *below})) if leaf else parameters,
+            kept_weight=parameters[0] if self._keeps_weight(part) else None,
         )
+
+    def _keeps_weight(self, part: Module) -> bool:
+        """torch's nn.Linear multiplies by weight.t(), of which it saves that view where its input has a gradient."""
+        return part.kind == "linear" and bool(part.parameters) and not (part.conv1d or self.own_linear)
+
+    def _seen(self, parts: tuple[T, ...], parameters: Callable[[T], Iterable[int]]) -> tuple[T, ...]:
+        """The parts with those of which a gradient was seen in the order of their first ones, the others in place."""
+        if not self.seen:
+            return parts
+        first = {
+            place: min(seen)
+            for place, part in enumerate(parts)
+            if (seen := [self.seen[parameter] for parameter in parameters(part) if parameter in self.seen])
+        }
+        order = iter(sorted(first, key=first.__getitem__))
+        return tuple(parts[next(order)] if place in first else part for place, part in enumerate(parts))
 
     def _work(self, key: tuple[object, ...], part: Module | Function) -> Work:
         reads = self._reads(part)
@@ -149,14 +181,21 @@ def _arrivals(part: Module, parameters: tuple[int, ...], own_linear: bool) -> tu
     return parameters[::-1] if by_addmm else parameters
 
 
-def compile_network(model: Model, training: Training, own_linear: bool = False, autocast: bool = False) -> Network:
-    """The model at this batch and precision. Equal modules share one Work.
+def compile_network(
+    model: Model,
+    training: Training,
+    own_linear: bool = False,
+    autocast: bool = False,
+    leaves: frozenset[str] = frozenset(),
+) -> Network:
+    """The model at this batch and precision. Equal modules share one Work. `leaves`: names of z3 leaf modules.
 
     `own_linear`: nn.Linear is DeepSpeed's (stage 3, `memory_efficient_linear`; runtime/zero/linear.py).
     `autocast`: fp32 weights, matrix products in the training's precision.
     """
     shape = shape_of(training, autocast)
-    compiler = _Compiler(shape, own_linear, {parameter.name: i for i, parameter in enumerate(model.parameters)})
+    index = {parameter.name: i for i, parameter in enumerate(model.parameters)}
+    compiler = _Compiler(shape, own_linear, index, _once(model, index), leaves, model.input_gradient)
     compiler.flows = compiler.read = shape.wide
     root = compiler.node(model.root, None)
     return Network(
@@ -170,77 +209,12 @@ def compile_network(model: Model, training: Training, own_linear: bool = False, 
     )
 
 
-# --- the order of events -------------------------------------------------------------------------------------------
-
-
-def micro_step(network: Network, training: Training) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Events of the forward and of the backward of one micro-batch, in host order."""
-    checkpoint = training.activation_checkpointing == "full"
-    forward = tuple(_forward(network.root, "forward", True, checkpoint))
-    backward = _Backward(network, checkpoint, training.reentrant, list(network.uses))
-    return forward, tuple(backward.node(network.root))
-
-
-def _forward(node: Node, direction: Direction, saving: bool, checkpoint: bool) -> Iterator[Event]:
-    """`saving` turns off inside a block when blocks are checkpointed."""
-    saving = saving and not (checkpoint and node.block)
-    if node.hooked:
-        yield Event(PRE, node, direction)
-    if node.work.forward:
-        yield Event(RUN, node, direction, saving=saving)
-    for child in node.children:
-        yield from _forward(child, direction, saving, checkpoint)
-    if node.hooked:
-        yield Event(POST, node, direction)
-
-
-def _saves(node: Node) -> Node | None:
-    """The last leaf of a block, in call order, that needs something saved: its backward is the first to ask for it."""
-    return next((leaf for leaf in reversed([*node.walk()]) if leaf.work.saved > 0 or leaf.parameters), None)
-
-
-@dataclass(slots=True)
-class _Backward:
-    """Walks the tree backward, recomputing checkpointed blocks where torch does.
-
-    Non-reentrant (torch/utils/checkpoint.py): the block's forward runs again when the first saved tensor is asked for,
-    i.e. after the pre-hook of its last leaf, and stops early inside that leaf: its kernels, its post-hook and those
-    of the containers it ends do not run. Reentrant: the whole forward, with all hooks, before the block's pre-hook.
-    """
-
-    network: Network
-    checkpoint: bool
-    reentrant: bool
-    uses_left: list[int]
-
-    def node(self, node: Node, block: Node | None = None, last: Node | None = None) -> Iterator[Event]:
-        if self.checkpoint and node.block:
-            block, last = node, _saves(node)
-            if self.reentrant:
-                yield from _forward(node, "recompute", True, False)
-        if node.hooked and node.output_gradient:
-            yield Event(PRE, node, "backward")
-        for child in reversed(node.children):
-            yield from self.node(child, block, last)
-        if block is not None and node is last and not self.reentrant:
-            yield from self._recompute(block, node)
-        if node.work.backward:
-            yield Event(RUN, node, "backward")
-        yield from self._gradients(node)
-        if node.hooked and node.output_gradient and node.input_gradient:
-            yield Event(POST, node, "backward")
-
-    def _recompute(self, block: Node, last: Node) -> Iterator[Event]:
-        for event in _forward(block, "recompute", True, False):
-            if event.node is last and event.kind != PRE:
-                return
-            yield event
-
-    def _gradients(self, node: Node) -> Iterator[Event]:
-        for parameter in node.arrivals:
-            self.uses_left[parameter] -= 1
-            if self.network.trainable[parameter] and self.uses_left[parameter] == 0:
-                yield Event(GRADIENT, node, "backward", parameter)
+def _once(model: Model, index: Mapping[str, int]) -> dict[int, int]:
+    """Places of gradients in the order in which they were seen, but for tied ones, which stand in several modules."""
+    if not model.gradients:
+        return {}
+    uses = Counter(parameter.name for module in model.root.walk() for parameter in module.parameters)
+    return {index[name]: place for place, name in enumerate(model.gradients) if uses[name] == 1}
 
 
 def model_flops(model: Model, training: Training) -> float:

@@ -26,9 +26,7 @@ class HostPartition(Partition):
     ) -> None:
         super().__init__(program, layout, lane)
         self.pinned = pinned
-        self.widens = program.width < program.held_width  # fp32 sums, which stay on the GPU till the boundary
         self.accumulates = accumulates and not self.widens
-        self.sums: int | None = None  # those
         self.pending: int | None = None  # the last copy down, if the host has not waited for it
 
     def repeated(self, by: int) -> None:
@@ -38,8 +36,10 @@ class HostPartition(Partition):
     def residents(self) -> None:
         """A buffer of the largest tensor on either side; only the one on the GPU is used."""
         width, numels = self.program.width, self.program.network.trainable_numels
-        self.optimizer.residents(self.layout.share, self.pinned)
-        self._resident("parameters on their way to the GPU", "buffers", width * self.layout.share)
+        old = self.program.release.copies_fp32_weights
+        self.optimizer.residents(self.layout.share, self.pinned, master_pinned=self.pinned or old)
+        if not old:
+            self._resident("parameters on their way to the GPU", "buffers", width * self.layout.share)
         largest = width * max(numels, default=0)
         self._resident("gradient on its way", "buffers", largest)
         self._resident("gradient on its way", "buffers", largest, "gpu")
@@ -51,38 +51,30 @@ class HostPartition(Partition):
 
     @property
     def optimizer(self) -> HostOptimizer:
-        return HostOptimizer(self.builder, self.program.config, self.program.width)
+        return HostOptimizer(self.builder, self.program.config.optimizer, self.program.width)
 
     # --- gradients (O1-O6) -------------------------------------------------------------------------------------------
 
     def keep(self, parameters: Sequence[int]) -> None:
         if self.widens:
-            self._widen(parameters)
+            self.widen(parameters)
         for parameter in parameters:
             if self.accumulates:
                 self._accumulate(parameter)
             if self.program.boundary_micro_batch:
                 self._hand_over(parameter)
 
-    def _widen(self, parameters: Sequence[int]) -> None:
-        """Cast the slices of mine, add them to the sums in fp32."""
-        program, share = self.program, self.layout.share
-        if self.sums is None:
-            self.sums = self.builder.acquire("fp32 gradients of my partition", "gradients", float(MASTER_BYTES * share))
-            program.pass_over("clear gradients of my partition", share, MASTER_BYTES, lane=self.lane)
-        elements = sum(self.layout.in_partition(p, RANK) for p in parameters)
-        moved = (program.width + MASTER_BYTES) + 3 * MASTER_BYTES
-        program.pass_over("accumulate gradients in fp32", elements, moved, 2 * len(parameters), self.lane)
-
     def _accumulate(self, parameter: int) -> None:
         """The whole tensor: up and added to, but for the first micro-step; down."""
         size = float(self.program.width * self.program.network.numels[parameter])
-        self._await_copies()
+        if self.program.release.guards_offload:
+            self._await_copies()
         if self.program.micro_batch > 0:
             up = Transfer(size, "dram", "gpu", self.pinned)
             self.builder.copy(self.lane, "copy accumulated gradient to the GPU", up)
             self.program.elementwise(self.lane, "accumulate gradient", 3 * size)
-        self._down("copy accumulated gradient to host", size)
+        if not (self.program.boundary_micro_batch and self.program.release.host_sums == "unless_last"):
+            self._down("copy accumulated gradient to host", size)
 
     def _hand_over(self, parameter: int) -> None:
         """My slice of the sum, in fp32, to the optimizer; its norm stays on the GPU, the host reads if it is finite."""
@@ -112,19 +104,37 @@ class HostPartition(Partition):
     # --- the optimizer (P1-P4) ---------------------------------------------------------------------------------------
 
     def update(self) -> None:
-        build, share, width = self.builder, self.layout.share, self.program.width
-        self._await_copies()
+        build = self.builder
+        if self.program.release.guards_offload:
+            self._await_copies()
         if self.checks_overflow:
             self.program.overflow_flag()
         for _ in self.tensors:
             build.read(COMPUTE)  # the square of its norm
         self.all_reduce_norm()
         build.read(COMPUTE)
+        if self.program.release.copies_fp32_weights:
+            self._update_and_cast_on_gpu()
+        else:
+            self._update_and_copy()
+        if self.sums is not None:
+            build.release(self.sums, COMPUTE)
+            self.sums = None
+
+    def _update_and_copy(self) -> None:
+        build, share, width = self.builder, self.layout.share, self.program.width
         self.optimizer.update(share, scale=self.program.scales)
         if width == MASTER_BYTES:  # nothing to cast, but copied all the same
             build.host_compute("copy parameters", HostCompute("stream", share, float(2 * width * share)))
         up = Transfer(float(width * share), "dram", "gpu", self.pinned)
         build.copy(COMPUTE, "copy parameters to the GPU", up)
-        if self.sums is not None:
-            build.release(self.sums, COMPUTE)
-            self.sums = None
+
+    def _update_and_cast_on_gpu(self) -> None:
+        """0.14.5: `.to(device)` of the masters, which are always pinned and for which the host waits; then a copy."""
+        build, share = self.builder, self.layout.share
+        self.optimizer.update(share, scale=self.program.scales, cast=False)
+        whole = build.acquire("fp32 parameters", "optimizer", float(MASTER_BYTES * share))
+        up = Transfer(float(MASTER_BYTES * share), "dram", "gpu")
+        build.copy(COMPUTE, "copy fp32 parameters to the GPU", up, blocking=True)
+        self.program.pass_over("write parameters", share, MASTER_BYTES + self.program.width)
+        build.release(whole, COMPUTE)

@@ -13,6 +13,7 @@ from zerosim.step import COMPUTE
 from zerosim.strategies.base import DATA_PARALLEL
 from zerosim.strategies.deepspeed import DeepSpeedProgram
 from zerosim.strategies.flat import FlatLayout
+from zerosim.strategies.placement import MASTER_BYTES
 
 RANK = 0  # whose partition is played
 
@@ -26,6 +27,8 @@ class Partition(ABC):
         self.layout = layout
         self.lane = lane
         self.tensors = tuple(p for p in layout.order if layout.in_partition(p, RANK))
+        self.widens = program.width < program.held_width  # sums in fp32
+        self.sums: int | None = None  # fp32 gradients of my partition, on the GPU from the first reduction to the step
 
     @abstractmethod
     def residents(self) -> None:
@@ -45,6 +48,16 @@ class Partition(ABC):
     def repeated(self, by: int) -> None:
         """As for a program: ops that are remembered are `by` later."""
 
+    def widen(self, parameters: Sequence[int]) -> None:
+        """Cast my slices of these tensors, add them to the sums (`_build_compact_grad_partition_buffer`)."""
+        program, share = self.program, self.layout.share
+        if self.sums is None:
+            self.sums = self.builder.acquire("fp32 gradients of my partition", "gradients", float(MASTER_BYTES * share))
+            program.pass_over("clear gradients of my partition", share, MASTER_BYTES, lane=self.lane)
+        elements = sum(self.layout.in_partition(p, RANK) for p in parameters)
+        moved = (program.reduced_width + MASTER_BYTES) + 3 * MASTER_BYTES
+        program.pass_over("accumulate gradients in fp32", elements, moved, 2 * len(parameters), self.lane)
+
     def all_reduce_norm(self) -> None:
         self.builder.collective(COMPUTE, "all_reduce", 1, "fp32", DATA_PARALLEL, name="all-reduce norm")
 
@@ -54,10 +67,11 @@ class Partition(ABC):
 
 
 class GpuPartition(Partition):
-    """Gradients and optimizer on the GPU."""
+    """Gradients and optimizer on the GPU: whole tensors, or where they accumulate in fp32 one flat buffer."""
 
     def __init__(self, program: DeepSpeedProgram, layout: FlatLayout, lane: str) -> None:
         super().__init__(program, layout, lane)
+        self.widens = self.widens and program.release.compact_sums
         self.fresh: int | None = None  # gradients of my tensors, this backward
         self.held: int | None = None  # the same, accumulated over micro-steps
 
@@ -67,6 +81,9 @@ class GpuPartition(Partition):
     def keep(self, parameters: Sequence[int]) -> None:
         """Tensors that intersect my partition are copied whole."""
         program, held_width = self.program, self.program.held_width
+        if self.widens:
+            self.widen(parameters)
+            return
         if self.fresh is None:
             size = float(held_width * self.layout.touched(RANK))
             self.fresh = self.builder.acquire("gradients of my partition", "gradients", size)
@@ -86,9 +103,14 @@ class GpuPartition(Partition):
         if self.checks_overflow:
             program.finite_test(COMPUTE, share, program.held_width, tensors)
             program.overflow_flag()
-        program.norm_kernels(share, self.layout.largest_slice(RANK), tensors)  # always, clipping or not
+        if program.zero.compute_grad_norm:  # which it is always, clipping or not
+            self._norm(share, tensors)
+        program.update(share, () if self.held is None else (self.held,), widened=self.sums)
+        self.held = self.sums = None
+
+    def _norm(self, share: int, tensors: int) -> None:
+        program = self.program
+        program.norm_kernels(share, self.layout.largest_slice(RANK), tensors)
         self.all_reduce_norm()
-        if program.dtype != "bf16" or program.config.check_grad_overflow:
+        if program.release.reads_norm and (program.dtype != "bf16" or program.config.check_grad_overflow):
             self.builder.read(COMPUTE)  # runtime/utils.py, is_invalid_grad_norm
-        program.update(share, () if self.held is None else (self.held,))
-        self.held = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerosim.spec.strategy import DeepSpeed, Zero
+from zerosim.spec.strategy import Optimizer, Zero
 from zerosim.step import HostCompute, Tier
 from zerosim.strategies.builder import Builder
 
@@ -44,20 +44,21 @@ class HostOptimizer:
     """The optimizer as the host runs it, on fp32 masters in host memory; `width`: bytes of a 16-bit parameter."""
 
     builder: Builder
-    config: DeepSpeed
+    optimizer: Optimizer
     width: int
 
-    def residents(self, elements: int, pinned: bool) -> None:
+    def residents(self, elements: int, pinned: bool, master_pinned: bool | None = None) -> None:
         """Master, gradients, states. The optimizer makes its states itself, and does not pin them."""
-        resident, states = self.builder.resident, self.config.optimizer.state_bytes
-        resident("fp32 master parameters", "optimizer", float(MASTER_BYTES * elements), "dram", pinned)
+        resident, states = self.builder.resident, self.optimizer.state_bytes
+        master_pinned = pinned if master_pinned is None else master_pinned
+        resident("fp32 master parameters", "optimizer", float(MASTER_BYTES * elements), "dram", master_pinned)
         resident("fp32 gradients", "gradients", float(MASTER_BYTES * elements), "dram", pinned)
         if states:
             resident("optimizer states", "optimizer", float(states * elements), "dram")
 
     def update(self, elements: int, scale: bool = True, cast: bool = True) -> None:
         """Scale if need be, optimizer, and (`cast`) the new 16-bit copy; the host thread is busy with each in turn."""
-        optimizer, compute = self.config.optimizer, self.builder.host_compute
+        optimizer, compute = self.optimizer, self.builder.host_compute
         if scale:
             compute("scale gradients", HostCompute("stream", elements, float(SCALE_BYTES * elements)))
         moved = float(optimizer.traffic_bytes * elements)

@@ -204,7 +204,8 @@ class _Program:
         assert isinstance(given.strategy, DeepSpeed)
         layout = layout_of(given.strategy, model, width, given.world_size)
         swapper = OptimizerSwapper(self.builder, given.strategy, layout)
-        store = ShardStore(self.builder, given.strategy, layout, [p.name for p in model.parameters], width)
+        names, everyone = [p.name for p in model.parameters], self.builder.groups[DATA_PARALLEL]
+        store = ShardStore(self.builder, given.strategy, layout, everyone, names, width)
         for group in layout.groups:
             if group.optimizer == "nvme":
                 swapper.swap_in(group)

@@ -14,6 +14,7 @@ from zerosim.spec.model import Model
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, REDUCE, Slice
+from zerosim.strategies.ranks import Ranks
 from zerosim.strategies.stage3_parameters import OUTSTANDING, GatheredParameters
 
 
@@ -34,8 +35,8 @@ class ReducedGradients(GatheredParameters):
 
     slices: Slices
 
-    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
-        super().__init__(config, model, training, world_size)
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, ranks: Ranks) -> None:
+        super().__init__(config, model, training, ranks)
         self.lane = REDUCE if config.zero.overlap_comm else COMPUTE
         self.reduce_events: list[tuple[int, ...]] = []
         self.bucket: list[int] = []
@@ -77,15 +78,13 @@ class ReducedGradients(GatheredParameters):
         self.release_leftovers()
 
     def _reduce(self) -> None:
-        """Interleave the ranks' chunks, divide, reduce-scatter, put my slices where they belong."""
+        """Reduce the bucket, put my slices where they belong."""
         members = sorted(self.bucket)
         if len(self.reduce_events) > OUTSTANDING:
             self.builder.block(self.reduce_events[-OUTSTANDING - 1])
-        if not self.zero.reduce_scatter and self.bucket_elements <= self.zero.reduce_bucket_size:
-            self._all_reduce(members)
-        else:
-            self._reduce_scatter(members)
+        self.reduce_members(members)
         self.slices.keep(members)
+        self.replicate(members)
         for buffer in self.loose:
             self.builder.release(buffer, self.lane)
         self.reduce_events.append(tuple(self.builder.tail(self.lane)))
@@ -93,7 +92,18 @@ class ReducedGradients(GatheredParameters):
         self.bucket.clear()
         self.bucket_elements = 0
 
-    def _reduce_scatter(self, members: list[int]) -> None:
+    def reduce_members(self, members: list[int]) -> None:
+        """The bucket on the wire; my slices are summed."""
+        if not self.zero.reduce_scatter and self.bucket_elements <= self.zero.reduce_bucket_size:
+            self._all_reduce(members)
+        else:
+            self.scatter(members)
+
+    def replicate(self, members: Sequence[int]) -> None:
+        """Sum my slices over replicas of them, where there are any."""
+
+    def scatter(self, members: list[int]) -> None:
+        """Interleave the ranks' chunks, divide, reduce-scatter."""
         padded = self.world_size * self.layout.elements(members)
         copied = len(members) > 1 or padded != self.network.numels[members[0]]
         temporary = (
@@ -105,7 +115,7 @@ class ReducedGradients(GatheredParameters):
         )
         received = padded // self.world_size
         self.reduce_on_wire(
-            self.lane, "reduce_scatter", padded, self._pieces(members), "reduce-scatter gradients", received
+            self.lane, "reduce_scatter", padded, self.pieces(members), "reduce-scatter gradients", received
         )
         if temporary is not None:
             self.builder.release_after(temporary, self.builder.next_op)
@@ -113,7 +123,7 @@ class ReducedGradients(GatheredParameters):
     def _all_reduce(self, members: list[int]) -> None:
         elements = self.bucket_elements
         self.pass_over("divide gradients", elements, 2 * self.width, lane=self.lane)
-        self.reduce_on_wire(self.lane, "all_reduce", elements, self._pieces(members), "all-reduce gradients", elements)
+        self.reduce_on_wire(self.lane, "all_reduce", elements, self.pieces(members), "all-reduce gradients", elements)
 
-    def _pieces(self, members: list[int]) -> tuple[Slice, ...]:
+    def pieces(self, members: list[int]) -> tuple[Slice, ...]:
         return tuple(self.whole(p) for p in members)

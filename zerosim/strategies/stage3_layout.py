@@ -17,6 +17,7 @@ from zerosim.spec.strategy import DeepSpeed, Zero
 from zerosim.spec.swap_rules import few_buffers, is_swapped, small_buffers, sub_groups
 from zerosim.step import Tier
 from zerosim.strategies.placement import MASTER_BYTES, Placement, placement_of
+from zerosim.strategies.quantized import quantized
 
 
 class SubGroup(NamedTuple):
@@ -35,11 +36,13 @@ class SubGroup(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """This rank's part of a parameter in 16 bits (or its model's precision)."""
+    """This rank's part of a parameter in 16 bits (or its model's precision); `quantized`: in 8, with scales."""
 
     elements: int
     tier: Tier
     pinned: bool
+    bytes: float
+    quantized: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,11 @@ class Stage3Layout:
 
     def elements(self, parameters: Sequence[int]) -> int:
         return sum(self.shards[p].elements for p in parameters)
+
+    @property
+    def quantized(self) -> frozenset[int]:
+        """Parameters whose shards are kept in 8 bits."""
+        return frozenset(p for p, shard in enumerate(self.shards) if shard.quantized)
 
     @property
     def swapped(self) -> frozenset[int]:
@@ -89,7 +97,9 @@ def stage3_layout(
         together = placement.parameters != "nvme" or passed <= flat
         groups.append(SubGroup(number, tuple(parameters), elements, tier, number < twins, together))
     in_flat = frozenset(p for group in groups if group.flat for p in group.parameters)
-    shards = tuple(_shard(size, p in in_flat, config, placement, width) for p, size in enumerate(sizes))
+    low = frozenset(p for p, t in enumerate(trainable) if not t and zero.zero_quantized_nontrainable_weights)
+    given = (_shard(size, p in in_flat, config, placement, width) for p, size in enumerate(sizes))
+    shards = tuple(_quantized(shard) if p in low else shard for p, shard in enumerate(given))
     layout = Stage3Layout(shards, tuple(groups), placement, share, flat)
     _check(config, layout, sizes, width)
     return layout
@@ -111,10 +121,17 @@ def _optimizer_tier(config: DeepSpeed, placement: Placement, elements: int, twin
 
 def _shard(size: int, flat: bool, config: DeepSpeed, placement: Placement, width: int) -> Shard:
     if placement.parameters == "gpu":
-        return Shard(size, "gpu", pinned=False)
+        return Shard(size, "gpu", False, float(width * size))
     if placement.parameters == "dram" or flat or not is_swapped(width * size, config.aio):
-        return Shard(size, "dram", flat or placement.parameters_pinned)
-    return Shard(size, "nvme", pinned=False)
+        return Shard(size, "dram", flat or placement.parameters_pinned, float(width * size))
+    return Shard(size, "nvme", False, float(width * size))
+
+
+def _quantized(shard: Shard) -> Shard:
+    """As a frozen parameter is kept on the GPU or in host memory; what goes to drives stays as it is."""
+    if shard.tier == "nvme":
+        return shard
+    return shard._replace(bytes=quantized(shard.elements).bytes, quantized=True)
 
 
 def _check(config: DeepSpeed, layout: Stage3Layout, sizes: Sequence[int], width: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerosim.step import Transfer
+from zerosim.step import HOST_STREAM, HostCompute, Transfer
 from zerosim.strategies.placement import MASTER_BYTES
 from zerosim.strategies.stage3_gradients import ReducedGradients, Slices
 from zerosim.strategies.swap_optimizer import Gradient, OptimizerSwapper
@@ -93,6 +93,10 @@ class HostSlices(Slices):
         program, lane, group = self.program, self.program.lane, self.group_of[parameter]
         elements = program.layout.shards[parameter].elements
         program.norm_kernels(elements, min(elements, NORM_CHUNK), 1, lane)
+        if group.optimizer == "dram" and not program.release.async_gradient_copies:
+            self._down_and_cast(elements)
+            self.builder.release(buffer, lane)
+            return
         wide, width = buffer, program.held_width
         if width < MASTER_BYTES:
             wide = self.builder.acquire("fp32 gradient", "gradients", float(MASTER_BYTES * elements))
@@ -106,6 +110,19 @@ class HostSlices(Slices):
         else:
             program.pass_over("copy fp32 gradient", elements, 2 * MASTER_BYTES, lane=lane)
         self.builder.release(wide, lane)
+
+    def _down_and_cast(self, elements: int) -> None:
+        """A plain copy_ to another dtype: the host waits, and casts from memory that nobody pinned (ATen,
+        native/cuda/Copy.cu: a blocking copy converts on the CPU). Of the same dtype it goes straight to its place."""
+        width = self.program.held_width
+        size, casts = float(width * elements), width < MASTER_BYTES
+        held = self.builder.acquire("gradient to cast", "gradients", size, "dram") if casts else None
+        down = Transfer(size, "gpu", "dram", self.pinned and not casts)
+        self.builder.copy(self.program.lane, "copy gradient to host", down, blocking=True)
+        if held is not None:
+            work = HostCompute("cast", elements, float((width + MASTER_BYTES) * elements))
+            self.builder.host_compute("cast gradient to fp32", work)
+            self.builder.release(held, HOST_STREAM)
 
     def _down(self, name: str, size: float) -> None:
         self.builder.copy(self.program.lane, name, Transfer(size, "gpu", "dram", self.pinned))

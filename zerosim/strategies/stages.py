@@ -22,7 +22,7 @@ def cut(model: Model, stages: int) -> tuple[Model, ...]:
     counts = spread(blocks, stages, first, last)
     stage_of = [stage for stage, count in enumerate(counts) for _ in range(count)]
     roots = _Cutter(stage_of).pieces(model.root)
-    return tuple(_stage(model, roots[stage], count) for stage, count in enumerate(counts))
+    return tuple(replace(_stage(model, roots[stage], n), input_gradient=stage > 0) for stage, n in enumerate(counts))
 
 
 def spread(blocks: Sequence[int], stages: int, first: int = 0, last: int = 0) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.swap_rules import aligned
-from zerosim.step import COMPUTE, GATHER, HOST_STREAM, READ, WRITE, HostCompute, Tier, Transfer
+from zerosim.step import COMPUTE, HOST_STREAM, READ, WRITE, Group, HostCompute, Tier, Transfer
 from zerosim.strategies.builder import Builder
 from zerosim.strategies.placement import MASTER_BYTES, HostOptimizer
 from zerosim.strategies.requests import request
@@ -20,17 +20,18 @@ from zerosim.strategies.stage3_layout import Stage3Layout, SubGroup
 
 
 class ShardStore:
-    """The shards of a rank; `width`: bytes of an element."""
+    """The shards of a rank, spread over `group`; `width`: bytes of an element."""
 
     def __init__(
-        self, builder: Builder, config: DeepSpeed, layout: Stage3Layout, names: Sequence[str], width: int
+        self, builder: Builder, config: DeepSpeed, layout: Stage3Layout, group: Group, names: Sequence[str], width: int
     ) -> None:
+        self.group = group
         self.builder = builder
         self.config = config
         self.layout = layout
         self.names = names
         self.width = width
-        self.host = HostOptimizer(builder, config, width)
+        self.host = HostOptimizer(builder, config.optimizer, width)
         self.reads: list[int] = []  # asked for, not waited for
         self.direct = config.aio.use_gds
         self.buffers: Tier = "gpu" if self.direct else "dram"
@@ -40,12 +41,12 @@ class ShardStore:
     def residents(self) -> None:
         layout = self.layout
         in_flat = {p for group in layout.groups if group.flat for p in group.parameters}
-        self._resident("parameter shards", sum(s.elements for s in layout.shards if s.tier == "gpu"), "gpu")
-        self._resident("parameter shards", layout.flat, "dram", pinned=True)
+        self._resident("parameter shards", sum(s.bytes for s in layout.shards if s.tier == "gpu"), "gpu")
+        self._resident("parameter shards", self.width * layout.flat, "dram", pinned=True)
         for parameter, shard in enumerate(layout.shards):
             if shard.tier == "dram" and parameter not in in_flat:
-                self._resident("parameter shard", shard.elements, "dram", shard.pinned)
-        self._resident("parameter shards", sum(map(self._aligned, layout.swapped)), "nvme")
+                self._resident("parameter shard", shard.bytes, "dram", shard.pinned)
+        self._resident("parameter shards", self.width * sum(map(self._aligned, layout.swapped)), "nvme")
         if layout.placement.parameters == "nvme":
             self._swap_buffers()
 
@@ -59,9 +60,9 @@ class ShardStore:
             size = self.width * sum(map(self._aligned, largest.parameters))
             self.builder.resident("buffers of shards to NVMe", "buffers", float(size), "dram")
 
-    def _resident(self, name: str, elements: int, tier: Tier, pinned: bool = False) -> None:
-        if elements:
-            self.builder.resident(name, "parameters", float(self.width * elements), tier, pinned)
+    def _resident(self, name: str, size: float, tier: Tier, pinned: bool = False) -> None:
+        if size:
+            self.builder.resident(name, "parameters", float(size), tier, pinned)
 
     def _aligned(self, parameter: int) -> int:
         return aligned(self.layout.shards[parameter].elements, self.width, self.config.aio)
@@ -78,18 +79,21 @@ class ShardStore:
         self.builder.block(self.reads)
         self.reads.clear()
 
+    def elements(self, parameters: Sequence[int]) -> int:
+        return self.layout.elements(parameters)
+
     def on_gpu(self, parameter: int) -> bool:
         """Its shard needs no copy."""
         tier = self.layout.shards[parameter].tier
         return tier == "gpu" or (tier == "nvme" and self.direct)
 
-    def bring_up(self, parameters: Sequence[int], lane: str = GATHER, in_place: bool = False) -> list[int]:
+    def bring_up(self, parameters: Sequence[int], lane: str, in_place: bool = False) -> list[int]:
         """Copy shards to the GPU one by one, the host waiting for each; the buffers that they land in, unless that is
         their place in the bucket."""
         landed = []
         for parameter in parameters:
             if not (in_place or self.on_gpu(parameter)):
-                size = float(self.width * self.layout.shards[parameter].elements)
+                size = self.layout.shards[parameter].bytes
                 landed.append(self.builder.acquire("shard on its way", "buffers", size))
             self.copy_up(parameter, lane, blocking=True)
         return landed
@@ -98,7 +102,7 @@ class ShardStore:
         """Copy a shard to the GPU, unless it is there."""
         if not self.on_gpu(parameter):
             shard, name = self.layout.shards[parameter], self.names[parameter]
-            up = Transfer(float(self.width * shard.elements), "dram", "gpu", shard.pinned)
+            up = Transfer(shard.bytes, "dram", "gpu", shard.pinned)
             self.builder.copy(lane, f"copy shard {name} to the GPU", up, blocking=blocking)
 
     # --- from the optimizer ------------------------------------------------------------------------------------------

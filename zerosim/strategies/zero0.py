@@ -29,7 +29,8 @@ class Zero0(DeepSpeedProgram):
         return (self.last_micro_batch,)
 
     def prepare(self) -> None:
-        self.builder.resident("parameters", "parameters", float(self.width * sum(self.network.numels)))
+        buffer = self.builder.resident("parameters", "parameters", float(self.width * sum(self.network.numels)))
+        self.builder.gathered(buffer, *range(len(self.network.numels)))
         if self.dtype != "fp32":
             self.optimizer_residents(self.trainable)
         else:

@@ -17,6 +17,8 @@ class Zero1(PartitionedOptimizer):
     def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
         super().__init__(config, model, training, world_size)
         self.whole_gradients: dict[int, int] = {}
+        if config.release.compact_sums:
+            self.reduced_dtype = config.grad_accum_dtype or self.dtype
 
     @property
     def reductions(self) -> tuple[int, ...]:
@@ -37,12 +39,12 @@ class Zero1(PartitionedOptimizer):
         self.finish_reductions()
 
     def _reduce_held(self, parameter: int) -> None:
-        """Into the bucket in the model's dtype, by way of a copy where it was accumulated in a wider one."""
+        """Into the bucket, by way of a copy where it was accumulated in a dtype wider than that of the bucket."""
         buffer = self.whole_gradients.pop(parameter)
-        if self.held_width != self.width:
+        if self.held_width != self.reduced_width:
             wide, numel = buffer, self.network.numels[parameter]
-            buffer = self.builder.acquire("gradient", "gradients", float(self.width * numel))
-            self.pass_over("cast gradient", numel, self.held_width + self.width)
+            buffer = self.builder.acquire("gradient", "gradients", float(self.reduced_width * numel))
+            self.pass_over("cast gradient", numel, self.held_width + self.reduced_width)
             self.builder.release(wide, COMPUTE)
         self.collect(parameter, buffer)
 

@@ -1,29 +1,25 @@
 """ZeRO stage 3: parameters, gradients and optimizer live in shards, on the GPU, in host memory or on NVMe.
 
-Source: DeepSpeed runtime/zero/stage3.py. Three lanes: compute, the all-gather lane (stage3_parameters), and with
-`overlap_comm` the reduction lane (stage3_gradients). Gathers and reduce-scatters share one communicator and go out in
-host order, so a large reduce-scatter delays the gathers behind it. Here is the step: the optimizer goes sub-group by
-sub-group, in one loop of the host, wherever their states are; only reads and writes of NVMe may overlap it.
+Source: DeepSpeed runtime/zero/stage3.py. With `overlap_comm` three lanes: compute, the all-gather lane
+(stage3_parameters) and the reduction lane (stage3_gradients); without it one. Gathers and reduce-scatters share one
+communicator and go out in host order, so a large reduce-scatter delays the gathers behind it. Here is the step: the
+optimizer goes sub-group by sub-group, in one loop of the host, wherever their states are; only reads and writes of NVMe
+may overlap it.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from zerosim.spec.model import Model
 from zerosim.spec.optimizers import optimizer as optimizer_called
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, HOST_STREAM, HostCalls, HostCompute, Pass, Step
-from zerosim.strategies.base import DATA_PARALLEL
+from zerosim.step import COMPUTE, HOST_STREAM, HostCalls, HostCompute, Pass
 from zerosim.strategies.placement import MASTER_BYTES, SCALE_BYTES, HostOptimizer
+from zerosim.strategies.ranks import Ranks
 from zerosim.strategies.stage3_gradients import ReducedGradients
 from zerosim.strategies.stage3_layout import SubGroup
-from zerosim.strategies.stage3_parameters import InFlight
 from zerosim.strategies.stage3_slices import GpuSlices, HostSlices
 from zerosim.strategies.swap_optimizer import OptimizerSwapper
-
-__all__ = ["InFlight", "Zero3", "write"]
 
 # abs, equality, any, or of isinf; inequality, any, or of isnan (aten/src/ATen/native/TensorCompare.cpp). Gradients are
 # read twice, their abs is written and read, two arrays of booleans are, too: (4 x width + 4) bytes an element.
@@ -36,8 +32,8 @@ class Zero3(ReducedGradients):
 
     uniform = True
 
-    def __init__(self, config: DeepSpeed, model: Model, training: Training, world_size: int) -> None:
-        super().__init__(config, model, training, world_size)
+    def __init__(self, config: DeepSpeed, model: Model, training: Training, ranks: Ranks) -> None:
+        super().__init__(config, model, training, ranks)
         self.swapper = OptimizerSwapper(self.builder, config, self.layout)
         self.offloaded = self.layout.placement.optimizer != "gpu"
         self.uniform = not self.offloaded
@@ -74,7 +70,7 @@ class Zero3(ReducedGradients):
             self._check_overflow()
         for group in self.layout.groups:
             self._norm(group)
-        if not self.offloaded:
+        if not self.offloaded and self.release.reads_norm:
             self.builder.read(COMPUTE)  # runtime/utils.py, is_invalid_grad_norm
         for group in self.layout.groups:
             self._step(group)
@@ -109,7 +105,7 @@ class Zero3(ReducedGradients):
             largest = max((shard.elements for shard in self.layout.shards), default=0)
             self.norm_kernels(group.elements, largest, tensors)
         norm = "fp32" if self.offloaded else "fp64"
-        self.builder.collective(COMPUTE, "all_reduce", 1, norm, DATA_PARALLEL, name="all-reduce norm")
+        self.builder.collective(COMPUTE, "all_reduce", 1, norm, self.group, name="all-reduce norm")
         if self.offloaded:
             self.builder.read(COMPUTE)
 
@@ -122,8 +118,8 @@ class Zero3(ReducedGradients):
         elif group.optimizer == "gpu":
             self._step_twin(group, in_place)
         else:
-            config = replace(self.config, optimizer=self.twin) if group.twin else self.config
-            HostOptimizer(self.builder, config, self.width).update(group.elements, cast=False)
+            optimizer = self.twin if group.twin else self.config.optimizer
+            HostOptimizer(self.builder, optimizer, self.width).update(group.elements, cast=False)
         if not in_place:
             self.store.renew(group)
         if group.optimizer == "nvme":
@@ -135,8 +131,3 @@ class Zero3(ReducedGradients):
         self.optimizer_kernels(self.twin, group.elements)
         if in_place:
             self.pass_over("write parameters", group.elements, MASTER_BYTES + self.width)
-
-
-def write(config: DeepSpeed, model: Model, training: Training, world_size: int) -> Step:
-    """The step of a stage-3 run whose trace is complete (from the third forward on)."""
-    return Zero3(config, model, training, world_size).write()

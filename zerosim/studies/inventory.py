@@ -23,7 +23,15 @@ STRATEGIES = {  # key of `strategy` in a scenario, and what it does; a stage is 
     "deepspeed, stage 1": "optimizer states sharded over the GPUs",
     "deepspeed, stage 2": "optimizer states and gradients sharded",
     "deepspeed, stage 3": "optimizer states, gradients and parameters sharded",
-    "pipeline": "blocks spread over the GPUs, activations sent on; naive schedule: one stage works at a time",
+    "deepspeed, ZeRO++": "stage 3 with zero_hpz_partition_size, zero_quantized_weights, _gradients",
+    "deepspeed, MiCS": "stage 3 within mics_shard_size GPUs, replicas all-reduce (release 0.14.5)",
+    "fsdp, FULL_SHARD": "parameters, gradients, optimizer states sharded, blocks gathered twice (torch)",
+    "fsdp, SHARD_GRAD_OP": "the same, but gathered parameters are kept for backward",
+    "fsdp, HYBRID_SHARD": "FULL_SHARD within a node, replicas all-reduce; _HYBRID_SHARD_ZERO2 keeps them",
+    "fsdp, NO_SHARD": "everything on every GPU, an all-reduce for each block",
+    "fsdp, version 2": "fully_shard: reshard_after_forward true, false or ranks; mesh [replicas, ranks]",
+    "hierarchical_zero1": "optimizer states sharded over shard_size GPUs only (megatron or internevo)",
+    "pipeline": "blocks spread over the GPUs; schedule naive, gpipe or 1f1b; zero_stage 0 or 1",
 }
 
 

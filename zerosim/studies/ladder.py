@@ -14,7 +14,9 @@ from typing import Any
 from zerosim.scenario import Scenario
 from zerosim.simulation import simulate
 from zerosim.studies.reason import reason
-from zerosim.studies.rungs import Plan, plans, states_on_gpu, strategy_name
+from zerosim.studies.rung_names import strategy_name
+from zerosim.studies.rungs import Plan, plans
+from zerosim.studies.states import states_on_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def _rung(plan: Plan, base: float | None) -> Rung:
     tokens = scenario.training.tokens * plan.micro_steps * scenario.replicas / seconds
     return Rung(
         rung=plan.name,
-        strategy=strategy_name(plan),
+        strategy=strategy_name(scenario.strategy),
         fits=summary.fits,
         model_states_bytes=states_on_gpu(scenario),
         peak_bytes=summary.memory["gpu"].peak_bytes,

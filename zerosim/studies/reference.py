@@ -13,8 +13,9 @@ from pydantic import Field
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.loading import Schema, Seconds, Size, read, validated
+from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_names, pipeline_names
 
-RUNGS = ("one GPU", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload", "layer-wise")
+RUNGS = (ONE_GPU, "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload", "layer-wise")
 
 _Number = Annotated[float, Field(gt=0)]
 
@@ -45,10 +46,12 @@ def read_reference(path: str) -> dict[str, dict[str, Any]]:
 
 def _measured(document: Document, rung: str, problems: list[Problem]) -> dict[str, Any]:
     """What is said of one rung, after noting what is wrong there."""
-    if rung not in RUNGS:
-        close = next((known for known in RUNGS if known.casefold() == rung.casefold()), nearest(rung, RUNGS))
+    known = (*RUNGS, HIERARCHICAL, *fsdp_names(), *pipeline_names())
+    if rung not in known:
+        close = next((name for name in known if name.casefold() == rung.casefold()), nearest(rung, known))
         found = f'unknown rung "{rung}"'
-        problems.append(document.key_problem((rung,), found, f"one of {', '.join(RUNGS)}", close))
+        expected = f"one of {', '.join(RUNGS)}, or that of the scenario's own strategy, such as FSDP FULL_SHARD"
+        problems.append(document.key_problem((rung,), found, expected, close))
         return {}
     try:
         return validated(document.below(rung), Measured).model_dump(exclude_none=True)

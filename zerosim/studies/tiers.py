@@ -1,8 +1,9 @@
 """The same step with its states in GPU memory, host memory and on drives: what is moved, how long it takes, and why.
 
 Every rung is the scenario itself with another `offload_optimizer` and `offload_param`, played; its other settings stay.
-Stages 1 and 2 have the optimizer in host memory only, as DeepSpeed does; stage 0 partitions nothing and is taken at
-stage 3. More micro-steps, or larger ones, spread the optimizer's copies over more tokens: `amortised` is that curve.
+Stages 1 and 2 have the optimizer in host memory only, as DeepSpeed does; stage 0, which partitions nothing, and what is
+not DeepSpeed are taken at stage 3 (`instead` says so). More micro-steps, or larger ones, spread the optimizer's copies
+over more tokens: `amortised` is that curve.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from zerosim.simulation import Simulation, simulate
 from zerosim.spec.strategy import ENOUGH, DeepSpeed, Zero
 from zerosim.step import Transfer
 from zerosim.studies.reason import reason
+from zerosim.studies.rung_names import strategy_name
 
 Device = Literal["none", "cpu", "nvme"]
 PLACES = {"none": "HBM", "cpu": "DRAM", "nvme": "NVMe"}
@@ -73,6 +75,14 @@ class Amortised:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def instead(scenario: Scenario) -> str:
+    """A sentence where it is not the scenario's own strategy that is played; "" where it is."""
+    if _config(scenario) is scenario.strategy:
+        return ""
+    named = strategy_name(scenario.strategy)
+    return f"The scenario's strategy, {named}, has no choice of tiers: played is DeepSpeed at stage 3 instead."
 
 
 class _Placed(NamedTuple):
@@ -151,7 +161,7 @@ def _placed(zero: Zero, optimizer: Device, parameters: Device, scenario: Scenari
     if parameters == "nvme" and zero.offload_param.device != "nvme":
         room = max(weights.buffer_size, _largest(scenario))
         weights = replace(weights, max_in_cpu=0, buffer_size=room, buffer_count=ENOUGH)
-    return replace(zero, offload_optimizer=states, offload_param=weights)
+    return replace(zero, offload_optimizer=states, offload_param=weights).offloadable
 
 
 def _largest(scenario: Scenario) -> int:

@@ -10,14 +10,54 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
+class Fsdp(NamedTuple):
+    """What a run of FSDP has chosen. `shards`: ranks that hold the parameters once; `frees`: whether a unit is dropped
+    after its forward; `kept`: elements that are gathered at the same time then, at most; `width`: bytes of each, and
+    `stored` of an element of a shard."""
+
+    version: int
+    shards: int
+    across: bool = False  # they are on several nodes
+    sharded: bool = True  # NO_SHARD shards nothing
+    frees: bool = True
+    wrapped: bool = True  # the model is more than one unit
+    prefetches: bool = True  # the next unit is gathered during backward of the one before
+    limited: bool = True  # no more than two units are gathered ahead
+    offload: bool = False
+    no_sync: bool = False
+    kept: float = 0.0
+    width: int = 2
+    stored: int = 4
+    threads: bool = False  # somebody says how many a rank computes with
+
+
+class Pipeline(NamedTuple):
+    """Blocks are spread over GPUs: by which schedule, how many stages; `replicas` of each, `sharded` where they share
+    the optimizer's states."""
+
+    schedule: str
+    stages: int
+    micro_batches: int
+    replicas: int = 1
+    sharded: bool = False
+
+    @property
+    def in_flight(self) -> int:
+        """Micro-batches whose activations the first stage holds at the same time."""
+        if self.schedule == "naive":
+            return 1
+        return self.micro_batches if self.schedule == "gpipe" else min(self.micro_batches, self.stages)
+
+
 class Choices(NamedTuple):
     """What the scenario has chosen that bears on memory. None: not known."""
 
     checkpointing: bool = False
     micro_batch: int | None = None  # sequences per GPU
-    stage: int | None = None  # of ZeRO; None for DDP and pipelines too
+    stage: int | None = None  # of ZeRO; None for everything else too
+    fsdp: Fsdp | None = None
     ddp: bool = False
-    pipeline: bool = False  # blocks are spread over GPUs
+    pipeline: Pipeline | None = None
     bucket_view: bool = False  # DDP's gradients live in its buckets
     offloaded: frozenset[str] = frozenset()  # states that are not on the GPU: optimizer, parameters
     on_nvme: frozenset[str] = frozenset()  # those of them that are on drives

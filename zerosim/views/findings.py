@@ -15,7 +15,7 @@ from zerosim.errors import Finding
 from zerosim.views.activity import Activity
 from zerosim.views.intervals import intersection, length
 
-BOUNDS = frozenset({"communication-bound", "transfer-bound", "cpu-optimizer-bound", "host-bound"})
+BOUNDS = frozenset({"communication-bound", "transfer-bound", "cpu-optimizer-bound", "host-bound", "pipeline-bubble"})
 CPU_ADVICE = frozenset({"cpu-oversubscribed", "cpu-threads", "cpu-unbound"})  # of launching: `costs` mints them
 
 # Shares of the step up to which the CPU's work counts as hidden, on the clock and on the critical path; choices. The

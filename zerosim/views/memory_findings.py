@@ -70,6 +70,9 @@ def _pinned_rounding(tier: TierMemory, choices: Choices) -> Finding:
     worst = max(tier.held, key=lambda each: each.rounding_bytes)
     held, share = show_size(worst.bytes - worst.rounding_bytes), show_share(tier.rounding / tier.peak)
     smaller = ", or on stage 3 a sub_group_size of a power of two" if choices.stage == 3 else ""
+    pageable = ", else pin_memory false (slower copies, for which the host waits)"
+    if choices.fsdp and choices.fsdp.version == 1:  # which always pins
+        pageable = ""
     return Finding(
         code="pinned-rounding",
         severity="warning",
@@ -78,10 +81,7 @@ def _pinned_rounding(tier: TierMemory, choices: Choices) -> Finding:
             f"{show_size(tier.rounding)} per node hold nothing, {share} of what is taken; "
             f"worst: {worst.name}, {held} in {show_size(worst.bytes)}."
         ),
-        remedy=(
-            f"{NO_ROUNDING} where torch knows it, else pin_memory false (slower copies, for which the host waits)"
-            f"{smaller}."
-        ),
+        remedy=f"{NO_ROUNDING} where torch knows it{pageable}{smaller}.",
     )
 
 

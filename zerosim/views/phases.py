@@ -7,10 +7,11 @@ all earlier blocks have ended. So a tail belongs to the phase that issued it, an
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from zerosim.step import PHASES, Phase
+from zerosim.step import PHASES, Op, Phase
 from zerosim.timeline import Timeline
 
 
@@ -24,13 +25,13 @@ class Cut(NamedTuple):
 def cuts(timeline: Timeline) -> tuple[Cut, ...]:
     """The blocks that take time, in order; the last one ends with the step.
 
-    Those of the slowest class; where ranks run several programs (the stages of a pipeline), a block lasts until every
-    program has done its part of it, so that the phases are those of the job.
+    Those of the slowest class; where ranks run several programs (the stages of a pipeline), one micro-batch after the
+    other, a block lasts until every program has done its part of it, so that all stages have the same phases.
+    With several micro-batches in flight each stage has its own.
     """
     slowest = timeline.slowest
-    several = len({rank_class.program for rank_class in timeline.classes}) > 1
     ends: dict[tuple[Phase, int], float] = {}
-    for rank_class in timeline.classes if several else (slowest,):
+    for rank_class in timeline.classes if stages_in_turn(timeline) else (slowest,):
         spans = timeline.spans[rank_class.name]
         for block, ops in groupby(timeline.program(rank_class).ops, key=lambda op: (op.phase, op.micro_batch)):
             ends[block] = max(ends.get(block, 0.0), *(spans[op.number].end for op in ops))
@@ -41,6 +42,17 @@ def cuts(timeline: Timeline) -> tuple[Cut, ...]:
             found.append(Cut(end, phase))
             reached = end
     return tuple(found)
+
+
+def stages_in_turn(timeline: Timeline) -> bool:
+    """Whether ranks run several programs that all work on the same micro-batch."""
+    programs = {rank_class.program for rank_class in timeline.classes}
+    return len(programs) > 1 and all(_in_turn(timeline.steps[program].ops) for program in programs)
+
+
+def _in_turn(ops: Sequence[Op]) -> bool:
+    """Whether each micro-batch is over before the next one begins."""
+    return all(before.micro_batch <= after.micro_batch for before, after in pairwise(ops))
 
 
 def phases(timeline: Timeline) -> dict[Phase, float]:

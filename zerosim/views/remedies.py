@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from zerosim.units import show_count, show_share, show_size
 from zerosim.views.choices import Change, Choices, Surroundings
+from zerosim.views.fsdp import on_shards
 from zerosim.views.memory import DRAM, GPU, TierMemory
 from zerosim.views.offload import back_to_host_memory, fp32_gradients, off_the_gpu, out_of_host_memory
 
@@ -81,6 +82,9 @@ def _on_activations(tier: TierMemory, choices: Choices) -> Iterator[Change]:
     held, part = tier.parts["activations"], frozenset({"activations"})
     if not choices.checkpointing:
         yield Change("full activation checkpointing", held * (1 - KEPT_WHEN_RECOMPUTED), part)
+    if choices.pipeline and choices.pipeline.schedule == "gpipe":
+        fewer = choices.pipeline._replace(schedule="1f1b").in_flight
+        yield Change("schedule 1f1b", held * (1 - fewer / choices.pipeline.in_flight), part)
     if choices.micro_batch is None:
         yield Change("half the micro-batch", held / 2, part)
     elif choices.micro_batch > 1:
@@ -95,8 +99,14 @@ def _on_states(tier: TierMemory, around: Surroundings, choices: Choices) -> Iter
     if choices.ddp:
         yield from _from_ddp(tier, elements, world_size)
         return
+    if choices.fsdp:
+        yield from on_shards(tier, around, choices.fsdp, choices.accumulation)
+        return
     if choices.pipeline:
         yield Change("twice as many stages", sum(tier.parts[s] for s in WHOLE) / 2, frozenset(WHOLE))
+        if not choices.pipeline.sharded:
+            saved = tier.parts["optimizer"] * (1 - 1 / choices.pipeline.replicas)
+            yield Change("zero_stage 1", saved, frozenset({"optimizer"}))
         return
     if choices.stage is None:
         sharded = {s for s, whole in WHOLE.items() if elements and tier.parts[s] < 0.99 * whole * elements}
@@ -132,7 +142,7 @@ def _on_buffers(tier: TierMemory, choices: Choices) -> Iterator[Change]:
     if choices.ddp:
         if not choices.bucket_view:
             yield Change("gradient_as_bucket_view", held, part)
-    elif cut and choices.stage != 0:  # stage 0 has no bucket to set
+    elif cut and choices.stage != 0 and not (choices.fsdp or choices.pipeline):  # they have no bucket to set
         elements, share = show_count(cut / BUCKET_BYTES), show_share(cut / held)
         yield Change(f"smaller buckets, by {elements} elements over all of them or {share}", cut, part)
 
@@ -140,7 +150,7 @@ def _on_buffers(tier: TierMemory, choices: Choices) -> Iterator[Change]:
 def _on_host(tier: TierMemory, around: Surroundings, choices: Choices) -> Iterator[Change]:
     """Host memory and drives, both of a node."""
     states = frozenset(WHOLE)
-    if choices.stage:
+    if choices.stage or choices.fsdp:
         yield Change("twice as many nodes", sum(tier.parts[state] for state in states) / 2, states)
     if tier.tier != DRAM:
         yield from back_to_host_memory(tier, around, choices)

@@ -15,6 +15,8 @@ from zerosim.step import Collective, Phase
 from zerosim.timeline import Timeline
 from zerosim.views.activity import Activity, activity
 from zerosim.views.breakdown import Breakdown, Communication, breakdown, communication
+from zerosim.views.bubble import Bubble, bubble
+from zerosim.views.bubble_finding import bubble_finding
 from zerosim.views.choices import Choices
 from zerosim.views.contention import Loss, contention
 from zerosim.views.findings import Weighed, ordered, weighed
@@ -128,6 +130,7 @@ class Summary:
     assumptions: tuple[str, ...]
     classes: tuple[ClassSummary, ...]
     contention: tuple[Loss, ...]
+    pipeline: Bubble | None
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and text."""
@@ -142,6 +145,8 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
     parts, waits = breakdown(timeline, seen), stalls(timeline, seen)
     volumes, resources = collectives(timeline), utilization(timeline)
     found = Seen(parts, waits, resources, volumes, on_the_path(timeline))
+    stages = facts.choices.pipeline
+    waiting = bubble(timeline, stages) if stages else None
     rate = 1 / seconds if seconds else 0.0
     return Summary(
         scenario=facts.title,
@@ -167,11 +172,13 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
                 *_found_before(facts, seen, found),
                 *map(Weighed, memory_findings(timeline, tiers, facts.world_size, facts.ranks_per_node, facts.choices)),
                 *time_findings(timeline, found, facts.choices),
+                *(bubble_finding(waiting, stages, tiers.get("gpu")) if stages and waiting else ()),
             )
         ),
         assumptions=tuple(dict.fromkeys((*facts.assumptions, *(note for s in timeline.steps for note in s.notes)))),
         classes=tuple(_classes(timeline)),
         contention=contention(timeline),
+        pipeline=waiting,
     )
 
 

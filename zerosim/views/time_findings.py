@@ -18,6 +18,7 @@ from zerosim.views.breakdown import Breakdown
 from zerosim.views.choices import Choices
 from zerosim.views.critical_path import critical_path
 from zerosim.views.findings import Weighed
+from zerosim.views.fsdp import fewer_gathers, fewer_reductions
 from zerosim.views.stalls import HOST, Stall
 from zerosim.views.utilization import ResourceUse, Volume
 
@@ -53,7 +54,7 @@ def time_findings(timeline: Timeline, seen: Seen, choices: Choices) -> Iterator[
     """What most of the step waits for, with its seconds."""
     seconds, exposed = timeline.makespan, seen.breakdown.exposed_communication
     if exposed > COMMUNICATION_BOUND * seconds:
-        yield Weighed(_communication_bound(seen, seconds), exposed)
+        yield Weighed(_communication_bound(seen, seconds, choices), exposed)
     yield from _bound_by_tiers(timeline, seen, choices)
     host = sum(stall.seconds for stall in seen.stalls if stall.cause == HOST)
     if host > HOST_BOUND * seconds:
@@ -62,12 +63,14 @@ def time_findings(timeline: Timeline, seen: Seen, choices: Choices) -> Iterator[
         yield Weighed(Finding("host-bound", "note", message, remedy), host)
 
 
-def _communication_bound(seen: Seen, seconds: float) -> Finding:
+def _communication_bound(seen: Seen, seconds: float, choices: Choices) -> Finding:
     exposed: defaultdict[tuple[str, str], float] = defaultdict(float)
     for stall in seen.stalls:
         if stall.cause in seen.volumes:
             exposed[stall.resource, stall.label] += stall.seconds
     (resource, label), worst = max(exposed.items(), key=lambda item: item[1])
+    waits = [stall for stall in seen.stalls if stall.cause in seen.volumes]
+    gathers = max(waits, key=lambda stall: stall.seconds).cause == "all_gather"
     whole = seen.breakdown.exposed_communication
     limit = _limit(label, seen.resources.get(resource))
     return Finding(
@@ -77,12 +80,21 @@ def _communication_bound(seen: Seen, seconds: float) -> Finding:
             f"{show_share(whole / seconds)} of the step waits for collectives; "
             f"what limits {_most(worst, whole, seconds)} is {limit}."
         ),
-        remedy=(
-            "Larger buckets or fewer collectives, where latency limits them."
-            if resource == "latency"
-            else "More bandwidth there, or more compute for each byte: a larger micro-batch, or more accumulation "
-            "where gradients are reduced once a step."
-        ),
+        remedy=_less_communication(resource == "latency", gathers, choices),
+    )
+
+
+def _less_communication(latency: bool, gathers: bool, choices: Choices) -> str:
+    """`latency` limits them; most of them are `gathers`."""
+    if choices.fsdp:
+        ways = fewer_gathers(choices.fsdp) if gathers else fewer_reductions(choices.fsdp, choices.accumulation)
+        last = "larger units, of several blocks" if latency else "more bandwidth there, or a larger micro-batch"
+        return _sentence((*ways, last))
+    if latency:
+        return "Larger buckets or fewer collectives, where latency limits them."
+    return (
+        "More bandwidth there, or more compute for each byte: a larger micro-batch, or more accumulation where "
+        "gradients are reduced once a step."
     )
 
 
@@ -155,6 +167,10 @@ def _faster_copies(works: Sequence[Work | None], choices: Choices) -> Iterator[s
 
 
 def _faster_cpu(works: Sequence[Work | None], choices: Choices) -> Iterator[str]:
+    if choices.fsdp:
+        if not choices.fsdp.threads:
+            yield "set launch.omp_num_threads to the cores of a rank: torchrun starts one thread"
+        return
     if any(isinstance(work, HostCompute) and work.kind == "torch_optimizer" for work in works):
         yield "take DeepSpeed's own optimizer (no torch_adam), which passes over the states once"
     if not choices.bound_cores:
