@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from zerosim.errors import Finding, InputError, Problem, nearest
 from zerosim.spec.launch import Launch, usual_launch
 from zerosim.spec.model import Model
-from zerosim.spec.strategy import Ddp, Fsdp, Pipeline, Strategy
+from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Strategy
 from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.training import MOST_PASSES, Training
 
@@ -137,6 +137,12 @@ def _misfits(scenario: Scenario) -> Iterator[Problem]:
 
         for wrong in fsdp_misfits.misfits(strategy, precision, world, scenario.ranks_per_node):
             yield Problem(scenario.source, f"strategy.fsdp.{wrong.key}", wrong.found, wrong.expected)
+    if isinstance(strategy, DeepSpeed) and strategy.zero.exchanges_gradients:
+        sizes = sorted({len(node.gpus) for node in scenario.topology.nodes})
+        if len(sizes) > 1:
+            path = "strategy.deepspeed.zero_optimization.zero_quantized_gradients"
+            found = f"nodes of {', '.join(map(str, sizes))} GPUs"
+            yield Problem(scenario.source, path, found, "as many GPUs on every node")
     if isinstance(strategy, Pipeline):
         from zerosim.spec import pipeline
 

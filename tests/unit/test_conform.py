@@ -11,6 +11,7 @@ from tests.recorded import event, recording, step, write
 from zerosim.errors import InputError
 from zerosim.report.conformity import render_conformity
 from zerosim.spec.fully_sharded import Wrap
+from zerosim.spec.model import Module
 from zerosim.spec.recording import Recording, read_recording
 from zerosim.spec.recording_events import Issued
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp
@@ -134,7 +135,38 @@ def test_buffers_frozen_and_tied_parameters(tmp_path: Path) -> None:
     assert first.parameters[1] is second.parameters[1]  # type: ignore[union-attr]  # modules
 
 
+@pytest.mark.parametrize(("again", "kind"), [(True, "dropout"), (False, "identity")])
+def test_a_dropout_that_is_called_again_in_the_backward_saves_its_mask(again: bool, kind: str, tmp_path: Path) -> None:
+    """A rerun of a checkpointed block stops in the last module that has saved something."""
+    seen = step(2)
+    at = next(i for i, event in enumerate(seen["events"]) if event.get("ph") == "backward")
+    called = [{"m": "F>", "mod": "drop"}]
+    seen["events"][at + 1 : at + 1] = called if again else []
+    seen["events"][at - 1 : at - 1] = [*called, {"m": "F<", "mod": "drop"}]
+    data = recording({"strategy": "ddp"}, [seen] * 3)
+    data["model"]["modules"].append({"name": "drop", "cls": "Dropout", "params": [], "children": []})
+    drop = read_recording(write(tmp_path / "recording.json", data)).model.root.body[-1]
+    assert isinstance(drop, Module)
+    assert (drop.name, drop.kind) == ("drop", kind)
+
+
 # --- the configuration -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["0.14.5", "0.19.8"])
+def test_leaves_that_the_script_sets_are_known_to_releases_that_lack_the_key(version: str, tmp_path: Path) -> None:
+    """set_z3_leaf_modules is older than `leaf_module`."""
+    config = {"strategy": "deepspeed", "ds": {"zero_optimization": {"stage": 3}}, "leaf": ["Linear"]}
+    strategy = read(tmp_path, config, versions={"deepspeed": version}).run.strategy
+    assert isinstance(strategy, DeepSpeed)
+    assert strategy.zero.leaf_module.names == ("layers.0", "layers.1")
+
+
+def test_a_leaf_module_that_the_release_does_not_know_is_refused(tmp_path: Path) -> None:
+    zero = {"stage": 3, "leaf_module": {"names": ["layers.0"]}}
+    config = {"strategy": "deepspeed", "ds": {"zero_optimization": zero}}
+    with pytest.raises(InputError, match=r"leaf_module.*does not know"):
+        read(tmp_path, config, versions={"deepspeed": "0.14.5"})
 
 
 def test_deepspeed_of_its_version(tmp_path: Path) -> None:

@@ -295,6 +295,13 @@ def test_shards_come_from_the_host_and_their_gradients_go_there_one_by_one() -> 
     assert all(step.buffers[b].tier == "dram" for b in step.resident)
 
 
+def test_gradients_in_host_memory_are_there_until_the_cpu_has_stepped() -> None:
+    step = step_of(cpu_offload=True)
+    assert held(step, "gradient shard", name="AdamW step on the CPU") == [4 * SHARD]
+    *_, end = levels(step)
+    assert end["gradient shard"] == 0
+
+
 def test_pageable_shards_hold_the_host_at_each_copy() -> None:
     step = step_of(cpu_offload=True, pin_memory=False)
     copies = [op for op in step.ops if isinstance(op.work, Transfer)]

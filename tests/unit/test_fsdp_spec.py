@@ -158,6 +158,13 @@ def test_an_unknown_key_names_the_nearest() -> None:
     assert wrong.nearest == "fsdp_sharding_strategy"
 
 
+@pytest.mark.parametrize(("given", "unfilled"), [("NONE", False), ("${stage}", True)])
+def test_another_word_in_capitals_is_no_placeholder(given: str, unfilled: bool) -> None:
+    (wrong,) = problems({"backward_prefetch": given})
+    assert wrong.expected.startswith("BACKWARD_PRE, BACKWARD_POST or NO_PREFETCH")
+    assert ("placeholder" in wrong.expected) is unfilled
+
+
 def test_all_problems_come_at_once() -> None:
     wrong = problems({"version": 2, "sharding_strategy": "FULL", "no_sync": "perhaps", "mixed_precision": "bf61"})
     assert [problem.path for problem in wrong] == ["mixed_precision", "no_sync", "sharding_strategy"]

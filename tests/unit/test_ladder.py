@@ -14,6 +14,7 @@ from zerosim.spec.strategy import Ddp, DeepSpeed
 from zerosim.studies import rungs as study
 from zerosim.studies.ladder import Rung, ladder
 from zerosim.studies.reference import RUNGS
+from zerosim.studies.rung_names import zero_names
 from zerosim.studies.rungs import SHARDED, _zero, plans
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +147,26 @@ def test_rungs_keep_all_states_on_the_gpu_but_the_offloaded_one() -> None:
         if isinstance(plan.scenario.strategy, DeepSpeed)
     }
     assert devices == {"ZeRO-1": "none", "ZeRO-2": "none", "ZeRO-3": "none", "ZeRO-3 + offload": "cpu"}
+
+
+def stage_3(version: str = "0.19.8", **zero: Any) -> Scenario:
+    section = {"fp16": {"enabled": True}, "zero_optimization": {"stage": 3, **zero}}
+    return scenario({"deepspeed": section}, versions={"deepspeed": version})
+
+
+def test_rungs_say_which_stage_3_is_played() -> None:
+    mics, more = stage_3("0.14.5", mics_shard_size=4), stage_3(zero_hpz_partition_size=4)
+    with_mics = ["ZeRO-1", "ZeRO-2", "ZeRO-3 (MiCS)", "ZeRO-3 + offload (without MiCS)"]
+    assert [plan.name for plan in plans(mics)][2:6] == with_mics
+    with_more = ["ZeRO-1", "ZeRO-2", "ZeRO-3 (ZeRO++)", "ZeRO-3 (ZeRO++) + offload"]
+    assert [plan.name for plan in plans(more)][2:6] == with_more
+    assert {*with_mics, *with_more} <= {*RUNGS, *zero_names()}  # a reference file may name them
+    assert [rung.strategy for rung in ladder(mics)][4:6] == ["zero3-mics", "zero3-offload"]
+
+
+def test_a_plain_stage_3_does_not_stand_for_mics() -> None:
+    names = [plan.name for plan in plans(stage_3("0.14.5", mics_shard_size=4), [stage_3("0.14.5")])]
+    assert (names[4], names[-1]) == ("ZeRO-3 (MiCS)", "zero3")
 
 
 def test_layers_on_eight_gpus_one_after_the_other_are_no_quicker_than_one_gpu() -> None:

@@ -275,3 +275,12 @@ def test_what_was_taken_is_told() -> None:
     assert "blocks" not in told
     assert "hidden" not in told
     assert "called" not in told
+
+
+def test_a_block_whose_own_tensor_comes_last_is_one_block() -> None:
+    """torch registers a module's own tensors first; a list may have them in another order."""
+    names = [f"blocks.{k}.{name}" for k in range(4) for name in ("fc1.weight", "scale")]
+    shapes = [[8, 8] if name.endswith("weight") else [8] for name in names]
+    listed = [{"name": name, "shape": shape} for name, shape in zip(names, shapes, strict=True)]
+    model = read_model(inline({"name": "own-last", "parameters": listed}, "list"))
+    assert [module.name for module in model.root.walk() if module.block] == [f"blocks.{k}" for k in range(4)]

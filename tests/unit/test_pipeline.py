@@ -19,8 +19,10 @@ from zerosim.report.bands import phases as bands_of
 from zerosim.resources import RankClass
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import Simulation, simulate
-from zerosim.spec.model import Model
-from zerosim.spec.strategy import Pipeline
+from zerosim.spec.loading import inline
+from zerosim.spec.model import Model, Module, Parameter
+from zerosim.spec.model_file import read_model
+from zerosim.spec.strategy import Pipeline, Schedule
 from zerosim.step import COMPUTE, Buffer, Collective, Group, Op, Step, communicator
 from zerosim.strategies import build
 from zerosim.strategies.stages import cut, spread
@@ -127,6 +129,26 @@ def test_the_programs_are_clean(checkpointing: str, precision: str, tied: bool) 
     for stages, ranks in ((1, 2), (2, 2), (4, 8)):
         for step in programs(stages, ranks, variant(toy(blocks=4), tied=tied), **training):
             assert step.lint() == []
+
+
+def listed(names: list[str], frozen: int = 0) -> Model:
+    """Matrices of 8 x 8; the first `frozen` of them are not trained."""
+    tensors = [{"name": name, "shape": [8, 8], "trainable": place >= frozen} for place, name in enumerate(names)]
+    return read_model(inline({"name": "listed", "parameters": tensors}, "list"))
+
+
+@pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b"])
+def test_a_frozen_stage_lets_go_of_what_it_received(schedule: Schedule) -> None:
+    model = listed([f"layers.{k}.weight" for k in range(4)], frozen=2)
+    assert all(not step.lint() for step in build(Pipeline(2, schedule), model, toy_training(), 2))
+
+
+def test_only_the_two_ends_may_share_a_weight() -> None:
+    shared = Parameter("shared.weight", (8, 8))
+    body = [Module(f"layers.{k}", "linear", (shared,), inputs=8, outputs=8, layer=k, block=True) for k in range(3)]
+    model = Model("shared", Module("root", "container", body=tuple(body)), (shared,), 3, 8, 1, 8)
+    with pytest.raises(InputError, match=r"stages: found shared\.weight on stages 0, 1, 2"):
+        build(Pipeline(3), model, toy_training(), 3)
 
 
 def test_what_is_sent_is_the_residual_stream() -> None:

@@ -448,6 +448,12 @@ def test_wrong_versions(versions: Any, found: str, nearest: str) -> None:
     assert problem.path.startswith("versions")
 
 
+def test_a_release_that_cannot_be_read_refuses_no_key() -> None:
+    with pytest.raises(InputError) as caught:
+        scenario({"deepspeed": "x"}, deepspeed={"zero_optimization": {"stage": 3, "mics_shard_size": 2}})
+    assert [problem.path for problem in caught.value.problems] == ["versions.deepspeed"]
+
+
 def test_all_mistakes_of_the_section_are_told() -> None:
     with pytest.raises(InputError) as caught:
         read_release(inline({"deepspeed": 1, "other": 2, "knobs": {"x": 1, "mics": 3}}, "x"))

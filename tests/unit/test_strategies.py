@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.linears import linears
 from tests.programs import ancestors, levels, variant
 from tests.toy import toy, toy_training
 from zerosim.spec.loading import inline
@@ -285,6 +286,17 @@ def test_an_optimizer_that_is_not_fused_steps_one_flat_tensor(stage: int, sums: 
     assert step.host.kernels == UNFUSED_KERNELS
 
 
+@pytest.mark.parametrize(
+    ("tensors", "elements", "kernels"),
+    [(1, 1, 8), (336, 336, 8), (337, 337, 16), (1, 2239 * 65_536, 8), (1, 2240 * 65_536, 16), (290, 7 * 10**9, 8 * 48)],
+)
+def test_a_foreach_kernel_takes_many_tensors_and_chunks(tensors: int, elements: int, kernels: int) -> None:
+    """7 billion elements are 106,811 chunks, of which 2240 go into a kernel, of all eight."""
+    assert optimizer("adamw", torch_adam=True).launches(tensors, elements) == kernels
+    assert optimizer("onebitadam").launches(tensors, elements) == 8 * tensors
+    assert optimizer("adamw").launches(tensors, elements) == 1
+
+
 def test_the_throughput_timer_waits_for_the_device_at_each_forward_and_at_the_end() -> None:
     step = step_of(zero(2), gradient_accumulation_steps=3)
     starts = [next(op for op in step.ops if op.micro_batch == m and op.phase == "forward") for m in (1, 2)]
@@ -390,6 +402,20 @@ def test_accumulation_is_silent_until_the_last_micro_step(strategy: Strategy) ->
     step = step_of(strategy, gradient_accumulation_steps=4)
     assert {op.micro_batch for op in collectives(step.ops)} == {3}
     assert {op.phase for op in collectives(step.ops)} <= {"backward", "optimizer"}
+
+
+def test_autocast_keeps_a_copy_to_its_backward_and_casts_it_again_in_the_next_micro_step() -> None:
+    """The first linear's input has no gradient: its module has no post-hook in the backward."""
+    step = step_of(Ddp(), model=linears(8, 16, 32), gradient_accumulation_steps=2)
+    held = [level["autocast weight"] // 2 for level in at(step, name="cast gradient")]
+    assert held == [8 * 16, 0] * 2  # of the second linear, whose copy is gone; then of the first
+    assert sum(op.name.endswith("autocast") for op in step.check().ops) == 4
+
+
+def test_autocast_does_not_keep_the_copy_of_a_frozen_weight() -> None:
+    step = step_of(Ddp(), model=linears(8, 16, 32, frozen=1))
+    (held,) = at(step.check(), name="l1 autocast")
+    assert held["autocast weight"] == 2 * 16 * 32
 
 
 def test_ddp_without_no_sync_reduces_in_every_micro_step() -> None:

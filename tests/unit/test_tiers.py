@@ -35,6 +35,13 @@ def test_stages_1_and_2_offload_to_host_memory_only() -> None:
     assert [rung.optimizer for rung in tiers(scenario(stage=2))] == ["HBM", "DRAM"]
 
 
+def test_tiers_below_mics_say_that_they_are_without_it() -> None:
+    zero = {"stage": 3, "mics_shard_size": 4}
+    strategy = {"deepspeed": {"bf16": {"enabled": True}, "zero_optimization": zero}}
+    rungs = tiers(scenario(strategy=strategy, versions={"deepspeed": "0.14.5"}))
+    assert [rung.reason.startswith("without MiCS; ") for rung in rungs] == [False, *[True] * 5]
+
+
 def test_a_machine_without_drives_has_no_rung_on_them() -> None:
     node = {
         "gpus": {"device": "a100_sxm_80", "count": 2},

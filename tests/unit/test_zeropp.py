@@ -16,6 +16,7 @@ from tests.linears import linears
 from tests.toy import toy_training
 from zerosim.costs.price import price
 from zerosim.errors import InputError
+from zerosim.scenario import from_mapping
 from zerosim.spec.deepspeed import Given, read_deepspeed
 from zerosim.spec.deepspeed_zeropp import WITH_MICS
 from zerosim.spec.loading import inline
@@ -271,6 +272,26 @@ def test_nodes_of_uneven_size_are_refused() -> None:
     told = "zero_optimization: zero_quantized_gradients: found 3 GPUs; expected a multiple of the 2 GPUs of a node"
     with pytest.raises(InputError, match=told):
         step_of(3, 2, **Q4)
+
+
+def test_nodes_of_which_the_first_is_the_smallest_are_refused() -> None:
+    """Three GPUs are three nodes of one, but not these: on one node there are two."""
+    gpus = ["0.gpu0", "1.gpu0", "1.gpu1"]
+    devices = [{"name": name, "kind": "gpu", "device": "gb200"} for name in gpus]
+    links = [{"from": name, "to": "tray", "bandwidth": "900 GB/s"} for name in gpus]
+    tray = {"name": "tray", "kind": "nvswitch", "node": 1}
+    zero = {"stage": 3, "zero_quantized_gradients": True}
+    asked = {
+        "topology": {"name": "rack", "devices": [*devices, tray], "links": links},
+        "model": {"layers": 2, "hidden": 48, "heads": 4, "vocab": 96},
+        "training": {"sequence_length": 16},
+        "strategy": {"deepspeed": {"fp16": {"enabled": True}, "zero_optimization": zero}},
+    }
+    with pytest.raises(InputError, match="found nodes of 1, 2 GPUs; expected as many GPUs on every node") as error:
+        from_mapping(asked)
+    assert len(error.value.problems) == 1
+    zero["zero_quantized_gradients"] = False
+    assert from_mapping(asked).world_size == 3
 
 
 # --- MiCS ------------------------------------------------------------------------------------------------------------

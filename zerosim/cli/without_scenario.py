@@ -67,7 +67,11 @@ def list_(what: Any, as_json: bool) -> None:
 @json_option
 @click.option("--strict", is_flag=True, help="Exit with 3 if one does not match.")
 def conform(recordings: tuple[str, ...], as_json: bool, strict: bool) -> None:
-    """Compare programs with recorded collectives, one by one."""
+    """Compare programs with recorded collectives, one by one.
+
+    A RECORDING is a JSON of one run of a real framework: config, model, and the events of its steps, the third of which
+    is compared. What is read of it stands in zerosim/spec/recording.py.
+    """
     from zerosim.report.conformity import render_conformity
     from zerosim.studies.conform import conform as compare
 

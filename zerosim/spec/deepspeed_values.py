@@ -18,7 +18,8 @@ AUTO = "auto"
 LARGEST = 2**63 - 1  # the largest integer that pydantic takes from a float, and DeepSpeed's "no limit"
 
 _INTEGER = re.compile(r"[+-]?\d+(_\d+)*(\.0*)?")
-_TEMPLATE = re.compile(r"\$\{?\w+\}?,?|[A-Z][A-Z0-9_]{2,},?|<\w+>,?|[A-Za-z_]\w*,")
+_TEMPLATE = re.compile(r"\$\{?\w+\}?,?|<\w+>,?|[A-Za-z_]\w*,")
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9_]{2,}")
 _TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
 
@@ -39,23 +40,27 @@ class RefusedError(ValueError):
 
 
 class Kind(NamedTuple):
-    """A kind of value: how it is called, and its reader."""
+    """A kind of value: how it is called, and its reader. `capitals`: its own words are in capitals, so that another one
+    is a wrong word rather than a placeholder."""
 
     name: str
     read: Callable[[Any], Reading]
+    capitals: bool = False
 
     def __call__(self, given: Any) -> Reading:
         try:
             return self.read(given)
         except RefusedError as refusal:
-            if is_template(given) and not refusal.close:
+            if is_template(given, not self.capitals) and not refusal.close:
                 raise RefusedError(f"{refusal.expected}; this is a placeholder of a template, not filled in") from None
             raise
 
 
-def is_template(given: Any) -> bool:
-    """Whether a value looks like a word that a launcher script should have replaced: `ZERO_STAGE,`, `${stage}`."""
-    return isinstance(given, str) and _TEMPLATE.fullmatch(given.strip()) is not None
+def is_template(given: Any, capitals: bool = True) -> bool:
+    """Whether a value looks like a word that a launcher script should have replaced: `ZERO_STAGE,`, `${stage}`; with
+    `capitals` also ZERO_STAGE."""
+    word = given.strip() if isinstance(given, str) else ""
+    return _TEMPLATE.fullmatch(word) is not None or (capitals and _CAPITALS.fullmatch(word) is not None)
 
 
 def _whole(given: Any, expected: str) -> Reading:

@@ -37,7 +37,7 @@ def rule_out_zeropp(section: Document, zero: Zero, world: int | None, release: R
 
 def tell_fp16_kernels(section: Document, zero: Zero, wire: str, log: Log) -> None:
     """qgZ hands gradients as they are to kernels that take them for fp16 (csrc/quantization/swizzled_quantize.cu)."""
-    if zero.stage == 3 and zero.zero_quantized_gradients and zero.mics_shard_size <= 0 and wire != "fp16":
+    if zero.exchanges_gradients and wire != "fp16":
         name = dotted(section, "zero_quantized_gradients")
         message = f"{name}: DeepSpeed's kernels read every gradient as fp16, and these are {wire}."
         log.say("quantized-gradients-are-fp16", "warning", message, 'Set communication_data_type: "fp16".')

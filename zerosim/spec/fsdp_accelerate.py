@@ -184,7 +184,8 @@ def _tell(top: Document, settings: Settings, own: Mapping[str, Any]) -> None:
     """Keys of the top level that do not shape the step."""
     starting = [key for key in top.data if key in _STARTING]
     if starting:
-        message = f"{', '.join(starting)} change nothing in a step: they say how processes are started."
+        verbs = ("changes", "it says") if len(starting) == 1 else ("change", "they say")
+        message = f"{', '.join(starting)} {verbs[0]} nothing in a step: {verbs[1]} how processes are started."
         settings.log.say("key-no-effect", "note", message)
     if top.data.get("use_cpu") in (True, "true", 1):
         settings.log.problems.append(top.problem(("use_cpu",), "true", "false: a step runs on GPUs"))

@@ -131,13 +131,13 @@ def _optimizer(given: Any) -> Reading:
     raise RefusedError("a name such as AdamW, or a mapping such as {type: AdamW, fused: false}")
 
 
-SHARDING = Kind("a sharding strategy", _sharding)
-PREFETCH = Kind("a prefetch", _prefetch)
-POLICY = Kind("a policy", _policy)
+SHARDING = Kind("a sharding strategy", _sharding, capitals=True)
+PREFETCH = Kind("a prefetch", _prefetch, capitals=True)
+POLICY = Kind("a policy", _policy, capitals=True)
 VERSION = Kind("1 or 2", _version)
 DTYPE = Kind("a float type", _dtype)
 PRECISION = Kind("a precision", _precision)
-RESHARD = Kind("true, false, or a number of ranks", _reshard)
+RESHARD = Kind("true, false, or a number of ranks", _reshard, capitals=True)
 NAMES = Kind("names", _names)
 CLASSES = optional(NAMES)
 MESH = Kind("a mesh", _mesh)

@@ -103,9 +103,18 @@ def _owned(given: ParameterList) -> dict[str, Own]:
 
 
 def _registered(given: ParameterList) -> list[str]:
-    """Modules as they are registered; those of further names of tied parameters come last, as an output layer does."""
-    named = [each.owner for each in given.parameters]
+    """Modules as they are registered, one that has tensors of its own before what it holds; those of further names of
+    tied parameters come last, as an output layer does."""
+    owners = [each.owner for each in given.parameters]
+    own = set(owners)
+    named = [holder for owner in owners for holder in _holders(owner) if holder in own]
     return list(dict.fromkeys([*named, *(_module(name) for each in given.parameters for name in each.tied)]))
+
+
+def _holders(module: str) -> list[str]:
+    """The modules that it lies in, from the outside, and itself; the root, which has no name, before them."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def _blocks(given: ParameterList) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 Bytes are counted per element and step, fp32, each tensor read or written once a kernel: p parameter, g gradient, m and
 v states, u update. A fused optimizer is one kernel over many tensors; torch's `foreach` ones (its default) are several
-in a row. Hyper-parameters cost no time. Names in any case. Adam, Lion and Adagrad have a vectorised counterpart on the
-CPU (DeepSpeed ops/adam/cpu_adam.py, ops/lion/cpu_lion.py, ops/adagrad/cpu_adagrad.py); the others run there as torch
-writes them, pass by pass.
+in a row; Muon and the 1-bit ones go tensor by tensor. Hyper-parameters cost no time. Names in any case. Adam, Lion and
+Adagrad have a vectorised counterpart on the CPU (DeepSpeed ops/adam/cpu_adam.py, ops/lion/cpu_lion.py, ops/adagrad/
+cpu_adagrad.py); the others run there as torch writes them, pass by pass.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
     "sgd": Optimizer("SGD", 0, 12, False, "torch"),
     "musgd": Optimizer("MuSGD", 0, 12, False, "torch"),
     # one momentum: lerp 3, Nesterov update 3, p += u 3 = 9 x 4 B; the products of Newton-Schulz are not in it
-    "muon": Optimizer("Muon", 4, 36, False),
+    "muon": Optimizer("Muon", 4, 36, False, one_by_one=True),
     # before the compressed stage these are plain Adam and Lamb
-    "onebitadam": Optimizer("OneBitAdam", 8, 28, False, "torch"),
-    "zerooneadam": Optimizer("ZeroOneAdam", 8, 28, False, "torch"),
-    "onebitlamb": Optimizer("OneBitLamb", 8, 40, False, "torch"),
+    "onebitadam": Optimizer("OneBitAdam", 8, 28, False, "torch", True),
+    "zerooneadam": Optimizer("ZeroOneAdam", 8, 28, False, "torch", True),
+    "onebitlamb": Optimizer("OneBitLamb", 8, 40, False, "torch", True),
 }
 
 # torch/optim/adam.py, _multi_tensor_adam: lerp 3, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4 = 18 x 4 B

@@ -138,6 +138,7 @@ class _Reader:
             self._kind(name, cls, own, body),
             own,
             body,
+            outputs=1,  # any: only whether something is saved matters
             conv1d=cls == "Conv1D",
             block=block,
             by_keyword=cls in _BY_KEYWORD,
@@ -148,6 +149,8 @@ class _Reader:
         """A leaf whose output has no gradient, while others have one, returns tables."""
         if own:
             return next((kind for end, kind in _KINDS if cls.endswith(end)), "container")
+        if cls.startswith("Dropout") and name in self.again:
+            return "dropout"  # it saves its mask, which a rerun is for; one that drops nothing saves nothing
         return "identity" if self.backward and not body and name not in self.backward else "container"
 
     def _own(self, name: str) -> tuple[Parameter, ...]:

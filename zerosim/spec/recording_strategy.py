@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zerosim.errors import InputError
 from zerosim.spec.deepspeed import Given, read_deepspeed
+from zerosim.spec.deepspeed_leaves import leaf_mapping
 from zerosim.spec.document import Document, shown
 from zerosim.spec.loading import inline, validated
 from zerosim.spec.recording_config import Config
@@ -15,7 +16,7 @@ from zerosim.spec.recording_events import Event
 from zerosim.spec.recording_fsdp import fsdp_of
 from zerosim.spec.recording_model import Network, called_whole
 from zerosim.spec.release import CURRENT, release_of
-from zerosim.spec.strategy import Ddp, DeepSpeed, Strategy
+from zerosim.spec.strategy import Ddp, DeepSpeed, LeafModule, Strategy
 from zerosim.spec.training import Training
 
 TOKENS = 16  # of a sequence; no collective depends on it
@@ -82,20 +83,21 @@ def _deepspeed(document: Document, config: Config, version: str, network: Networ
     if config.dtype != "fp32":
         keys.setdefault(config.dtype, {"enabled": True})
     zero = _mapping(keys.get("zero_optimization"))
-    leaves = _leaves(config.leaves, _mapping(zero.get("leaf_module")), network)
-    if leaves:
-        keys["zero_optimization"] = {**zero, "leaf_module": leaves}
-    return read_deepspeed(inline(keys, document.source), Given(world_size=config.world), release).deepspeed
+    given = zero.get("leaf_module")
+    leaves = _leaves(config.leaves, _mapping(given), network)
+    if given is not None:  # by name, for classes are not known to a model; a release that lacks the key refuses it
+        keys["zero_optimization"] = {**zero, "leaf_module": leaf_mapping(leaves)}
+    read = read_deepspeed(inline(keys, document.source), Given(world_size=config.world), release).deepspeed
+    return replace(read, zero=replace(read.zero, leaf_module=leaves))
 
 
-def _leaves(said: Any, section: Mapping[str, Any], network: Network) -> dict[str, Any]:
+def _leaves(said: Any, section: Mapping[str, Any], network: Network) -> LeafModule:
     """The leaf modules, by name: those of the classes that the section or `set_z3_leaf_modules` was given, and what
     else the section picks."""
     classes = {called.rpartition(".")[2] for called in (*_texts(section.get("classes")), *_texts(said))}
     wanted = {*_texts(section.get("names")), *_texts(said)}
     names = [module.name for module in network.modules if module.cls in classes or module.name in wanted]
-    picked = {"names": names, "name_suffixes": _texts(section.get("name_suffixes"))}
-    return {key: texts for key, texts in picked.items() if texts}
+    return LeafModule(tuple(dict.fromkeys(names)), tuple(_texts(section.get("name_suffixes"))))
 
 
 def _texts(given: Any) -> list[str]:

@@ -16,6 +16,9 @@ from zerosim.spec.release import CURRENT, KNOBS, OLDEST, READ, Release, number_o
 from zerosim.spec.strategy import DeepSpeed, Strategy
 
 SECTION = "versions"
+UNREAD = replace(
+    Release(), mics=True
+)  # for the rest of a file whose section is wrong: it refuses no key of any release
 _KEYS = ("deepspeed", "knobs")
 _KINDS: Mapping[str, Any] = get_type_hints(Release)
 

@@ -23,7 +23,7 @@ from zerosim.spec.hierarchical_file import read_hierarchical
 from zerosim.spec.model import Model
 from zerosim.spec.pipeline import read_pipeline
 from zerosim.spec.release_file import SECTION as VERSIONS
-from zerosim.spec.release_file import ReleaseRead, read_release
+from zerosim.spec.release_file import UNREAD, ReleaseRead, read_release
 from zerosim.spec.scenario_notebook import Notebook, read_part
 from zerosim.spec.strategy import Strategy
 from zerosim.spec.topology import Topology
@@ -106,7 +106,7 @@ def _pipeline(book: Notebook, around: Around) -> Chosen:
 def _deepspeed(book: Notebook, around: Around) -> Chosen:
     given = _given(book, around)
     _known_changes([*book.parts.outer, *book.parts.inner])
-    release = book.attempt(lambda: _release(book)) or ReleaseRead()
+    release = book.attempt(lambda: _release(book)) or ReleaseRead(UNREAD)
     part = book.parts.deepspeed()
     result = read_part(part, lambda document: read_deepspeed(document, given, release.release))
     book.findings += [*part.findings, *release.findings, *result.findings]

@@ -126,6 +126,11 @@ class Zero:
         return self.stage > 0 and self.offload_optimizer.device != "none"
 
     @property
+    def exchanges_gradients(self) -> bool:
+        """Whether gradients go by the exchanges of qgZ."""
+        return self.stage == 3 and self.zero_quantized_gradients and self.mics_shard_size <= 0
+
+    @property
     def offloadable(self) -> Zero:
         """Without what DeepSpeed does not do beside its offloads: MiCS, and hpZ with parameters on NVMe."""
         mics = self.mics_shard_size if {self.offload_optimizer.device, self.offload_param.device} == {"none"} else -1

@@ -133,8 +133,15 @@ class DistributedDataParallel(Program):
         )
         self.elementwise(COMPUTE, f"{node.name} autocast", float((4 + self.width) * elements), len(node.parameters))
 
-    def after(self, event: Event) -> None:
-        if event.direction == "backward" and event.node.parameters:
+    def _run(self, event: Event) -> None:
+        super()._run(event)
+        if event.node.parameters:
+            self.forget(event)
+
+    def forget(self, event: Event) -> None:
+        """The copy goes with its backward, whether or not its module has a post-hook there. What has no backward has it
+        for its forward only: the cache takes what is trained (aten/src/ATen/autocast_mode.cpp)."""
+        if event.direction == "backward" or not event.node.output_gradient:
             self._drop(event.node.parameters[0])
 
     def turn(self) -> None:
@@ -204,7 +211,7 @@ class DistributedDataParallel(Program):
             self.agree()
             self.builder.read(COMPUTE)
         extra = 4 + self.master if self.master < 4 else 0  # fp32 master to the 16-bit copy
-        kernels = optimizer.launches(len(self.gradients))
+        kernels = optimizer.launches(len(self.gradients), self.trainable)
         work = Pass(float((optimizer.traffic_bytes + extra) * self.trainable), "adam", kernels)
         self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
         for buffer in self.gradients.values():

@@ -175,8 +175,8 @@ class DeepSpeedProgram(Program):
         return fp32
 
     def optimizer_kernels(self, optimizer: Optimizer, elements: int, tensors: int = 1) -> None:
-        """One fused launch, or several for each tensor where the optimizer is not fused."""
-        kernels = optimizer.launches(tensors)
+        """One fused launch, or several where the optimizer is not fused."""
+        kernels = optimizer.launches(tensors, elements)
         work = Pass(float(optimizer.traffic_bytes * elements), "adam", kernels)
         self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from zerosim.spec.fully_sharded import Fsdp
 from zerosim.spec.model import Model
 from zerosim.spec.training import Training
-from zerosim.step import COMPUTE, DTYPE_BYTES, HostCalls, HostCompute, Pass, Tier
+from zerosim.step import COMPUTE, DTYPE_BYTES, HOST_STREAM, HostCalls, HostCompute, Pass, Tier
 from zerosim.strategies.base import DATA_PARALLEL, Program
 from zerosim.strategies.events import AGAIN, PRE, Event
 from zerosim.strategies.network import Node
@@ -177,7 +177,7 @@ class FullyShardedProgram(Program):
                 self.over_gradients("clip gradients", 2, self.tensors)
             self._update()
         for buffer in self.held.values():
-            self.builder.release(buffer, COMPUTE)
+            self.builder.release(buffer, HOST_STREAM if self.offloaded else COMPUTE)
         self.held.clear()
         self.builder.synchronize()
 
@@ -213,7 +213,7 @@ class FullyShardedProgram(Program):
             work = HostCompute("torch_optimizer", elements, moved)
             self.builder.host_compute(f"{optimizer.name} step on the CPU", work)
             return
-        kernels = optimizer.launches(self.tensors)
+        kernels = optimizer.launches(self.tensors, elements)
         step = Pass(moved, "adam", kernels)
         self.builder.launch(COMPUTE, f"{optimizer.name} step", step, HostCalls(kernels=kernels))
 

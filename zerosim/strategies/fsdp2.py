@@ -20,7 +20,6 @@ from zerosim.strategies.fsdp import FullyShardedProgram
 from zerosim.strategies.fsdp2_gathers import SMALLER, Gathers
 from zerosim.strategies.fsdp2_groups import ParameterGroup, State, parameter_groups, share_of
 from zerosim.strategies.fsdp2_reductions import Reductions
-from zerosim.strategies.network import Node
 from zerosim.strategies.ranks import Ranks
 from zerosim.strategies.units import Unit
 
@@ -37,20 +36,9 @@ class FullyShard(FullyShardedProgram):
         self.owner = {p: group for group in self.groups for p in group.parameters}
         self.module_of = {p: node for node in self.network.root.walk() for p in node.parameters}
         self.order: list[ParameterGroup] = []  # in which forwards ended
-        self._in_one_group(self.network.root, self.units[0])
         self._smaller_mesh(ranks)
         self.gathers = Gathers(self)
         self.reducer = Reductions(self)
-
-    def _in_one_group(self, node: Node, unit: Unit) -> None:
-        """InputError for a tied parameter of two units, which torch refuses (`_validate_no_duplicate_params`)."""
-        unit = self.unit_of.get(node, unit)
-        for parameter in node.parameters:
-            if parameter not in unit.parameters:
-                found = f"{self.network.names[parameter]} in {self.owner[parameter].name} and in {unit.node.name}"
-                raise InputError([Problem("", "wrap", found, "tied parameters in one fully_shard group")])
-        for child in node.children:
-            self._in_one_group(child, unit)
 
     def _smaller_mesh(self, ranks: Ranks) -> None:
         for size in sorted({group.after_forward for group in self.groups} - {0, self.shard_size}):

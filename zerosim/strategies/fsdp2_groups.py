@@ -58,7 +58,7 @@ class ParameterGroup:
 
     @property
     def name(self) -> str:
-        return self.unit.node.name
+        return self.unit.node.name or "root"
 
     @property
     def parameters(self) -> tuple[int, ...]:

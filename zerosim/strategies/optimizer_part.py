@@ -58,7 +58,7 @@ class PartedOptimizer(Program):
         optimizer, build = self.config.optimizer, self.builder
         if self.config.gradient_clipping > 0:
             self.elementwise(COMPUTE, "scale gradients", 8.0 * self.part)
-        kernels = optimizer.launches(1)  # of one flat part
+        kernels = optimizer.launches(1, self.part)  # of one flat part
         work = Pass(float(optimizer.traffic_bytes * self.part), "adam", kernels)
         build.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
         self.elementwise(COMPUTE, "write parameters", float((MASTER_BYTES + self.width) * self.part))

@@ -7,9 +7,10 @@ before the next one starts, so one stage works at a time. GPipe and 1F1B, with s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from zerosim.errors import InputError, Problem
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import Pipeline
 from zerosim.spec.training import Training
@@ -39,11 +40,16 @@ class InTurn(Stage):
 
     def after(self, event: Event) -> None:
         super().after(event)
-        if event.direction == "backward" and self.received is not None:  # the last module has used it
+        if event.direction == "backward":  # the last module has used it
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self.received is not None:
             self.builder.release(self.received, COMPUTE)
             self.received = None
 
     def epilogue(self) -> None:
+        self._let_go()  # of a stage without a backward, all of which is frozen
         if self.number > 0:
             self._send(self.number - 1, "gradient")
         if self.boundary_micro_batch:
@@ -64,11 +70,22 @@ class InTurn(Stage):
 def write(config: Pipeline, model: Model, training: Training, world_size: int) -> tuple[Step, ...]:
     """The programs of the stages, in order; rank r runs that of stage r mod `stages`."""
     models, replicas = cut(model, config.stages), world_size // config.stages
-    tied = frozenset(name for name, _ in shared_parameters(models))
+    shared = dict(shared_parameters(models))
+    _check(shared, config.stages)
+    tied = frozenset(shared)
     kind = InTurn if config.schedule == "naive" else Pipelined
     steps = [kind(config, part, training, k, replicas, tied).write() for k, part in enumerate(models)]
     notes = tuple(_notes(config, training, [part.layers for part in models], replicas, bool(tied)))
     return tuple(replace(step, notes=(*step.notes, *notes)) for step in steps)
+
+
+def _check(shared: Mapping[str, tuple[int, ...]], stages: int) -> None:
+    """InputError where stages other than the two ends have a parameter in common: only those sum its gradients."""
+    wrong = [(name, where) for name, where in shared.items() if where != (0, stages - 1)]
+    if wrong:
+        name, where = wrong[0]
+        found = f"{name} on stages {', '.join(map(str, where))}"
+        raise InputError([Problem("", "stages", found, "a model whose only shared weights are on the first and last")])
 
 
 def _notes(config: Pipeline, training: Training, blocks: list[int], replicas: int, tied: bool) -> Iterator[str]:

@@ -110,7 +110,7 @@ class Pipelined(Stage):
 
     # --- modules and gradients ----------------------------------------------------------------------------------------
 
-    def after(self, event: Event) -> None:
+    def forget(self, event: Event) -> None:
         """Casts stay: another micro-batch uses them."""
 
     def _end(self) -> None:

@@ -87,7 +87,7 @@ class FlatBuffers:
         """Update the share, then gather what the replicas have updated."""
         optimizer, parameters = self._optimizer, sum(len(flat.parameters) for flat in self.flats)
         extra = MASTER_BYTES + self._width if self._width < MASTER_BYTES else 0  # fp32 master to the 16-bit copy
-        kernels = optimizer.launches(math.ceil(parameters / self._replicas))
+        kernels = optimizer.launches(math.ceil(parameters / self._replicas), self.share)
         work = Pass(float((optimizer.traffic_bytes + extra) * self.share), "adam", kernels)
         self._builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
         for flat in self.flats:

@@ -1,8 +1,10 @@
 """FSDP's units: which parameters are gathered and reduced together.
 
 A unit is a wrapped module with the parameters that are in no wrapped module below it (torch/distributed/fsdp/
-_wrap_utils.py, _init_utils.py; fully_shard's _get_managed_states). The root is always one, if only for its hooks; a
-tied parameter belongs to the first unit that has it, from the root down.
+_wrap_utils.py, _init_utils.py; fully_shard's _get_managed_states). The root is always one, if only for its hooks. The
+modules that share a tied parameter are in one unit: with two, version 2 stops (_validate_no_duplicate_params), and in
+version 1 the second module is left with a view of what has been freed, or without use_orig_params with a copy of its
+own, no longer tied (torch 2.13, as run).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from zerosim.errors import InputError, Problem
 from zerosim.spec.fully_sharded import Wrap
 from zerosim.strategies.network import Network, Node
 
@@ -28,14 +31,20 @@ class Unit:
 
 
 def units(network: Network, wrap: Wrap) -> tuple[Unit, ...]:
-    """The root's unit, then the others in the order in which the forward reaches them."""
+    """The root's unit, then the others in the order in which the forward reaches them. InputError where two share a
+    parameter."""
     wrapped = [network.root, *_wrapped(network, wrap)]
     owner: dict[int, Node] = {}
     inside = set(wrapped)
-    for node in wrapped:  # a parameter that two units reach (a tied weight) is the first one's
+    shared: dict[str, None] = {}
+    for node in wrapped:
         for part in _own(node, inside):
             for parameter in part.parameters:
-                owner.setdefault(parameter, node)
+                first = owner.setdefault(parameter, node)
+                if first is not node:
+                    shared[f"{network.names[parameter]} in {first.name or 'root'} and in {node.name}"] = None
+    if shared:
+        raise InputError([Problem("", "wrap", found, "tied parameters in one unit") for found in shared])
     return tuple(
         Unit(number, node, tuple(sorted(p for p, held in owner.items() if held is node)))
         for number, node in enumerate(wrapped)

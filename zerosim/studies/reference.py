@@ -13,7 +13,7 @@ from pydantic import Field
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.loading import Schema, Seconds, Size, read, validated
-from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_names, pipeline_names
+from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_names, pipeline_names, zero_names
 
 RUNGS = (ONE_GPU, "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload", "layer-wise")
 
@@ -46,7 +46,7 @@ def read_reference(path: str) -> dict[str, dict[str, Any]]:
 
 def _measured(document: Document, rung: str, problems: list[Problem]) -> dict[str, Any]:
     """What is said of one rung, after noting what is wrong there."""
-    known = (*RUNGS, HIERARCHICAL, *fsdp_names(), *pipeline_names())
+    known = (*RUNGS, *zero_names(), HIERARCHICAL, *fsdp_names(), *pipeline_names())
     if rung not in known:
         close = next((name for name in known if name.casefold() == rung.casefold()), nearest(rung, known))
         found = f'unknown rung "{rung}"'

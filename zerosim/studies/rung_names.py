@@ -9,13 +9,15 @@ from dataclasses import replace
 from typing import get_args
 
 from zerosim.spec.fully_sharded import Sharding
-from zerosim.spec.strategy import Ddp, Fsdp, HierarchicalZero1, Pipeline, Schedule, Strategy
+from zerosim.spec.strategy import Ddp, Fsdp, HierarchicalZero1, Pipeline, Schedule, Strategy, Zero
 
 ONE_GPU, HIERARCHICAL = "one GPU", "hierarchical ZeRO-1"
+MICS, ZEROPP = "MiCS", "ZeRO++"
+WITHOUT_MICS = f"without {MICS}"
 
 
 def strategy_name(strategy: Strategy) -> str:
-    """`ddp`, `zero2`, `zero3-offload`, `zero3-nvme`, `pipeline-1f1b`, `fsdp2-full_shard-offload`."""
+    """`ddp`, `zero2`, `zero3-offload`, `zero3-mics`, `pipeline-1f1b`, `fsdp2-full_shard-offload`."""
     match strategy:
         case Ddp():
             return "ddp"
@@ -28,7 +30,39 @@ def strategy_name(strategy: Strategy) -> str:
     zero = strategy.zero
     offloads = {zero.offload_optimizer.device, zero.offload_param.device}
     below = "-nvme" if zero.stage == 3 and "nvme" in offloads else "-offload" if offloads != {"none"} else ""
-    return f"zero{zero.stage}{below}"
+    kind = {MICS: "-mics", ZEROPP: "-zeropp", "": ""}[_kind(zero)]
+    return f"zero{zero.stage}{kind}{below}"
+
+
+def zero_name(zero: Zero) -> str:
+    """`ZeRO-2`, `ZeRO-3 (MiCS)`: wherever its states are."""
+    kind = _kind(zero)
+    return f"ZeRO-{zero.stage}{f' ({kind})' if kind else ''}"
+
+
+def zero_names() -> tuple[str, ...]:
+    """All that a ladder calls variants of stage 3, without and with offload."""
+    of_stage_3 = (f"ZeRO-3 ({MICS})", f"ZeRO-3 ({ZEROPP})")
+    return (*of_stage_3, f"ZeRO-3 ({ZEROPP}) + offload", f"ZeRO-3 + offload ({WITHOUT_MICS})")
+
+
+def _kind(zero: Zero) -> str:
+    """What stage 3 is more than itself; at the others these keys change nothing."""
+    if zero.stage < 3:
+        return ""
+    if zero.mics_shard_size > 0:
+        return MICS
+    quantized = zero.zero_quantized_weights or zero.zero_quantized_nontrainable_weights or zero.zero_quantized_gradients
+    return ZEROPP if quantized or zero.zero_hpz_partition_size > 1 else ""
+
+
+def left_out(asked: Zero, played: Zero) -> str:
+    """What of a stage 3 that was asked for is not played beside offloads: `without MiCS`; "" where nothing is."""
+    if asked.stage < 3 or played.stage < 3:
+        return ""
+    if asked.mics_shard_size > 0 >= played.mics_shard_size:
+        return WITHOUT_MICS
+    return "without hpZ" if asked.zero_hpz_partition_size > 1 >= played.zero_hpz_partition_size else ""
 
 
 def fsdp_name(strategy: Fsdp) -> str:

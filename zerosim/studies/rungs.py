@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, HierarchicalZero1, Pipeline, Stage, Strategy
-from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_name, strategy_name
+from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_name, left_out, strategy_name, zero_name
 
 # Micro-steps that are played of one GPU: no collective joins them, so that all after the second are equal, and a step
 # of n + 1 is longer than one of n by the same. (7B on A100: 64 played differ from 8 drawn out by 1e-12.)
@@ -62,9 +62,13 @@ def _plans(scenario: Scenario) -> Iterator[Plan]:
     if world > 1:
         yield Plan("DDP", each.replace(strategy=ddp), micro_steps)
     for stage in SHARDED:
-        yield Plan(f"ZeRO-{stage}", each.replace(strategy=_zero(scenario.strategy, stage)), micro_steps)
+        sharded = _zero(scenario.strategy, stage)
+        yield Plan(zero_name(sharded.zero), each.replace(strategy=sharded), micro_steps)
     if scenario.topology.devices("dram"):
-        yield Plan("ZeRO-3 + offload", each.replace(strategy=_offloaded(scenario.strategy)), micro_steps)
+        offloaded = _offloaded(scenario.strategy)
+        missing = left_out(_zero(scenario.strategy, 3).zero, offloaded.zero)
+        name = f"{zero_name(offloaded.zero)} + offload{f' ({missing})' if missing else ''}"
+        yield Plan(name, each.replace(strategy=offloaded), micro_steps)
     stages = _stages(scenario)
     layered = Pipeline(stages, parameter_dtype=ddp.parameter_dtype, optimizer=ddp.optimizer)
     if world > 1 and scenario.strategy != layered:

@@ -17,7 +17,7 @@ from zerosim.simulation import Simulation, simulate
 from zerosim.spec.strategy import ENOUGH, DeepSpeed, Zero
 from zerosim.step import Transfer
 from zerosim.studies.reason import reason
-from zerosim.studies.rung_names import strategy_name
+from zerosim.studies.rung_names import left_out, strategy_name
 
 Device = Literal["none", "cpu", "nvme"]
 PLACES = {"none": "HBM", "cpu": "DRAM", "nvme": "NVMe"}
@@ -89,6 +89,7 @@ class _Placed(NamedTuple):
     optimizer: str
     parameters: str
     scenario: Scenario
+    left_out: str = ""  # what of the scenario's own stage 3 is not played there
 
 
 def tiers(scenario: Scenario) -> list[TierRung]:
@@ -143,7 +144,8 @@ def _placements(scenario: Scenario) -> Iterator[_Placed]:
         if config.zero.stage < 3 and (parameters != "none" or optimizer == "nvme"):
             continue
         zero = _placed(config.zero, optimizer, parameters, scenario)
-        yield _Placed(PLACES[optimizer], PLACES[parameters], scenario.replace(strategy=replace(config, zero=zero)))
+        placed = scenario.replace(strategy=replace(config, zero=zero))
+        yield _Placed(PLACES[optimizer], PLACES[parameters], placed, left_out(config.zero, zero))
 
 
 def _config(scenario: Scenario) -> DeepSpeed:
@@ -189,7 +191,7 @@ def _rung(placed: _Placed) -> TierRung:
         tokens_per_second=summary.tokens_per_second,
         relative_throughput=1.0,
         busiest_resource=busiest.label if busiest else "",
-        reason=reason(summary),
+        reason="; ".join(filter(None, (placed.left_out, reason(summary)))),
     )
 
 
