@@ -69,6 +69,9 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 
 
 def written(config: Fsdp, model: Model, training: Training) -> Step:
+    """A weight that two units would share is refused: only the root and blocks are units of a model with tied ones."""
+    stands = [parameter.name for module in model.root.walk() for parameter in module.parameters]
+    assume(len(stands) == len(set(stands)) or not (config.wrap.modules or config.wrap.least))
     return build(config, model, training, RANKS)[0]
 
 
