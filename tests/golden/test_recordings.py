@@ -1,18 +1,19 @@
 """The collectives of a step are those that torch DDP, FSDP and DeepSpeed issued, one by one.
 
-With ZEROSIM_SHARED naming the collected recordings; `-s` prints the table of what was compared: match, or the first
-difference. The verdicts are those of `zerosim conform`.
+With ZEROSIM_SHARED naming the collected recordings; the summary of the tests prints the table of what was compared:
+match, or the first difference. The verdicts are those of `zerosim conform`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import TABLE
 from zerosim.spec.loading import read_log
 from zerosim.spec.recording import STEADY, read_recording
 from zerosim.spec.strategy import DeepSpeed
@@ -29,18 +30,11 @@ BUILT_BY_ZERO_INIT = "ds3_mlp_mics2_w4__deepspeed_0.14.5"
 pytestmark = pytest.mark.skipif(not SHARED, reason="ZEROSIM_SHARED is not set: no recordings of real training steps")
 
 
-@pytest.fixture(scope="module")
-def table() -> Iterator[list[str]]:
-    rows = [f"\n{'recording':44} collectives"]
-    yield rows
-    print("\n".join(rows))
-
-
 @pytest.mark.parametrize("name", NAMED)
-def test_collectives_are_those_recorded(name: str, table: list[str]) -> None:
+def test_collectives_are_those_recorded(name: str, record_property: Callable[[str, object], None]) -> None:
     (verdict,) = conform([NAMED[name]])
     found = verdict.first_difference
-    table.append(f"{name:44} {verdict.collectives:11}  {'match' if found is None else found}")
+    record_property(TABLE, f"{name:44} {verdict.collectives:11}  {'match' if found is None else found}")
     assert found is None
     assert not [note for note in verdict.notes if "not read" in note]
 
