@@ -40,11 +40,13 @@ def machine(
 def switched(
     gpu: str | dict[str, Any], gpus: int = 8, nodes: int = 1, nics: dict[str, Any] | None = None, **more: Any
 ) -> Topology:
-    """GPUs on NVSwitch, each with a PCIe switch of its own, on which its ports hang; fewer ports hang on the socket."""
+    """GPUs on NVSwitch, or joined by `nvlink`, each with a PCIe switch of its own; ports hang there, and where there
+    are fewer ports than GPUs these hang on the socket."""
     each = (nics or {}).get("count", 0) // gpus
     switches = [{"gpus": [i], "nics": list(range(i * each, (i + 1) * each)), "socket": 0} for i in range(gpus)]
-    pcie = {"switches": switches, **({"generation": 5} if gpu == "gb200" else {})}
-    return machine(gpu, gpus, nodes, {"kind": "switch"}, nics, pcie=pcie, **more)
+    name = gpu if isinstance(gpu, str) else gpu.get("device")
+    pcie = {"switches": switches, **({"generation": 5} if name == "gb200" else {})}
+    return machine(gpu, gpus, nodes, more.pop("nvlink", {"kind": "switch"}), nics, pcie=pcie, **more)
 
 
 def program(*works: Work, size: int, stride: int = 1) -> Step:

@@ -16,18 +16,28 @@ from zerosim.step import Transfer, Work
 RANKS = 8
 
 
-def physical(resource: str, to_gpu: bool, rank: int, bound: bool) -> str:
+def physical(resource: str, own: frozenset[str], rank: int, bound: bool) -> str:
     """The thing itself, on a node of 8 GPUs, two behind a switch, four on a socket. Nothing where it is others'."""
     socket = rank // 4
     base = resource.partition(".")[0]
-    if base == "sockets":  # a rank's own copies come into its socket, or leave it; the rest are those of the others
-        own = resource == ("sockets.into" if to_gpu else "sockets.out")
-        return f"link into {socket if to_gpu else 1 - socket}" if own else ""
-    if base in ("hbm", "sm", "pcie", "nvlink"):
+    if base == "sockets":
+        return f"link into {socket if resource == 'sockets.into' else 1 - socket}" if resource in own else ""
+    if base in ("hbm", "sm", "pcie", "nvlink", "staging"):
         return f"{resource}.{rank}"
     if base == "uplink":
         return f"{resource}.{rank // 2}"
     return f"{resource}.{socket}" if bound and base in ("dram", "cpu") else resource
+
+
+def crossing(work: Work | None, bound: bool) -> frozenset[str]:
+    """A rank's own copies come into its socket, or leave it; the rest are those of the others. Between drives and host
+    memory that lies on both sockets they do both."""
+    if not isinstance(work, Transfer):
+        return frozenset()
+    if "gpu" not in (work.source, work.target) and not bound:
+        return frozenset({"sockets.into", "sockets.out"})
+    comes = work.target == "gpu" or work.source == "nvme"
+    return frozenset({"sockets.into" if comes else "sockets.out"})
 
 
 def apart(found: Priced, works: Sequence[Work | None], bound: bool) -> Priced:
@@ -37,13 +47,13 @@ def apart(found: Priced, works: Sequence[Work | None], bound: bool) -> Priced:
     def own(demand: Demand, work: Work | None, rank: int) -> Demand:
         uses = []
         for resource, amount, efficiency, ranks in demand.uses:
-            name = physical(resource, isinstance(work, Transfer) and work.target == "gpu", rank, bound)
+            name = physical(resource, crossing(work, bound), rank, bound)
             if resource == "cpu" and ranks == 1:  # its threads have cores of their own
                 name = f"cpu of rank {rank}"
             if name:
                 rates[name] = found.supply.rates[resource]
                 uses.append(Use(name, amount / ranks, efficiency))
-        held = tuple(hold._replace(resource=physical(hold.resource, False, rank, bound)) for hold in demand.holds)
+        held = tuple(hold._replace(resource=physical(hold.resource, frozenset(), rank, bound)) for hold in demand.holds)
         return demand._replace(uses=tuple(uses), holds=held)
 
     classes = tuple(RankClass(f"rank {rank}", (rank,)) for rank in range(RANKS))

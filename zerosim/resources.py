@@ -8,7 +8,7 @@ resource would be busy with it alone: so a kernel that reaches 80 % of the peak 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -70,6 +70,7 @@ class Supply:
     overheads: Mapping[str, float]  # bytes by tier taken before any buffer: context, communicators
     units: Mapping[str, str]  # `FLOP/s` or `B/s`, by resource
     labels: Mapping[str, str]  # what a person calls it: `NIC 10 Gb/s Ethernet (node 0)`
+    owners: Mapping[str, str] = field(default_factory=dict)  # the class whose it is, where there are several
 
     def scaled(self, resource: str, factor: float) -> Supply:
         """Another supply in which `resource` (or every resource whose name starts with `resource.`) is faster."""
@@ -89,3 +90,16 @@ class RankClass(NamedTuple):
     name: str
     ranks: tuple[int, ...]
     program: int = 0
+
+
+class Calibrated(NamedTuple):
+    """A measured number behind demands and supply: of what it is, what it says, and where it came from.
+
+    `used`: whether this step needed it; `remark`: what one should know of that use ("" where nothing).
+    """
+
+    entry: str
+    value: str
+    source: str
+    used: bool
+    remark: str = ""

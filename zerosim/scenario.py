@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerosim.errors import Finding, InputError, Problem, nearest
+from zerosim.spec.calibration import Calibration
 from zerosim.spec.launch import Launch, usual_launch
 from zerosim.spec.model import Model
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Strategy
@@ -21,9 +22,11 @@ from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.training import MOST_PASSES, Training
 
 if TYPE_CHECKING:  # networkx, pydantic and yaml are loaded when a file is read, not before
+    from zerosim.spec.changes import Change
+    from zerosim.spec.document import Document
     from zerosim.spec.topology import Topology
 
-__all__ = ["Scenario", "from_mapping", "load"]
+__all__ = ["Scenario", "from_document", "from_mapping", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Scenario:
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[str, ...] = ()
     source: str = ""
-    calibration: str | None = None
+    calibration: Calibration | None = None
     launch: Launch = dataclasses.field(default_factory=Launch)
 
     def __post_init__(self) -> None:
@@ -78,8 +81,7 @@ class Scenario:
     @property
     def ranks_per_node(self) -> int:
         """Ranks of the first node; the last may have fewer."""
-        topology = self.topology
-        return sum(topology.host_of(rank) == topology.hosts[0] for rank in range(self.world_size))
+        return len(self.topology.nodes[0].gpus)
 
     @property
     def replicas(self) -> int:
@@ -87,7 +89,8 @@ class Scenario:
         return self.world_size // (self.strategy.stages if isinstance(self.strategy, Pipeline) else 1)
 
     def replace(self, **changes: Any) -> Scenario:
-        """Another scenario: `title`, `nodes`, `gpus`, `topology`, `model`, `training`, `strategy` or `launch` changed.
+        """Another scenario: `title`, `nodes`, `gpus`, `topology`, `model`, `training`, `strategy`, `launch` or
+        `calibration` changed.
 
         All of them values; `training` and `launch` may also be mappings of the fields that change. The batch per GPU
         stays as it is when the number of GPUs changes, and bucket sizes stay when the model does. Where nobody said how
@@ -111,22 +114,33 @@ class Scenario:
         changed = dataclasses.replace(self, **values)
         said = changed.launch if "launch" in changes or "launch" in self.text else None
         names: dict[str, Any] = {key: changes[key].name for key in ("topology", "model") if key in changes}
+        if "calibration" in changes:
+            names["calibration"] = _calibration_text(changes["calibration"])
         return dataclasses.replace(changed, text=_text(changed, {**self.text, **names}, said))
 
 
 def load(path: str | Path, changes: Sequence[str] = ()) -> Scenario:
     """The scenario in a file, after `changes` ("nodes=4", "strategy.deepspeed.zero_optimization.stage=2")."""
-    from zerosim.spec import loading, scenario_file
+    from zerosim.spec import loading
 
-    return Scenario(**scenario_file.read(loading.read(path), Path(path).parent, changes))
+    return from_document(loading.read(path), Path(path).parent, changes)
 
 
-def from_mapping(mapping: Mapping[str, Any], base_directory: str | Path = ".", changes: Sequence[str] = ()) -> Scenario:
+def from_mapping(
+    mapping: Mapping[str, Any], base_directory: str | Path = ".", changes: Sequence[str | Change] = ()
+) -> Scenario:
     """The scenario in a mapping; paths in it are relative to `base_directory`."""
-    from zerosim.spec import loading, scenario_file
+    from zerosim.spec import loading
 
     document = loading.inline(dict(mapping), str(mapping.get("title") or "scenario"))
-    return Scenario(**scenario_file.read(document, Path(base_directory), changes))
+    return from_document(document, Path(base_directory), changes)
+
+
+def from_document(document: Document, base_directory: Path, changes: Sequence[str | Change] = ()) -> Scenario:
+    """The scenario in a document, which may be read with many different changes."""
+    from zerosim.spec import scenario_file
+
+    return Scenario(**scenario_file.read(document, base_directory, changes))
 
 
 def _misfits(scenario: Scenario) -> Iterator[Problem]:
@@ -137,12 +151,10 @@ def _misfits(scenario: Scenario) -> Iterator[Problem]:
 
         for wrong in fsdp_misfits.misfits(strategy, precision, world, scenario.ranks_per_node):
             yield Problem(scenario.source, f"strategy.fsdp.{wrong.key}", wrong.found, wrong.expected)
-    if isinstance(strategy, DeepSpeed) and strategy.zero.exchanges_gradients:
-        sizes = sorted({len(node.gpus) for node in scenario.topology.nodes})
-        if len(sizes) > 1:
-            path = "strategy.deepspeed.zero_optimization.zero_quantized_gradients"
-            found = f"nodes of {', '.join(map(str, sizes))} GPUs"
-            yield Problem(scenario.source, path, found, "as many GPUs on every node")
+    sizes = sorted({len(node.gpus) for node in scenario.topology.nodes})
+    if len(sizes) > 1 and (path := _groups_within_nodes(strategy)):
+        found = f"nodes of {', '.join(map(str, sizes))} GPUs"
+        yield Problem(scenario.source, path, found, "as many GPUs on every node")
     if isinstance(strategy, Pipeline):
         from zerosim.spec import pipeline
 
@@ -150,8 +162,20 @@ def _misfits(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(scenario.source, f"strategy.pipeline.{wrong.key}", wrong.found, wrong.expected)
 
 
+def _groups_within_nodes(strategy: Strategy) -> str:
+    """The key that makes groups of the ranks of a node; empty where none does."""
+    section = "strategy.deepspeed.zero_optimization"
+    if isinstance(strategy, DeepSpeed) and strategy.zero.exchanges_gradients:
+        return f"{section}.zero_quantized_gradients"
+    if isinstance(strategy, DeepSpeed) and strategy.zero.mics_hierarchical_params_gather:
+        return f"{section}.mics_hierarchical_params_gather"
+    if isinstance(strategy, Fsdp) and strategy.hybrid and strategy.shard_size is None:
+        return f"strategy.fsdp.{'sharding_strategy' if strategy.version == 1 else 'shard_size'}"
+    return ""
+
+
 def _known(changes: Mapping[str, Any]) -> None:
-    known = ("title", "nodes", "gpus", "topology", "model", "training", "strategy", "launch")
+    known = ("title", "nodes", "gpus", "topology", "model", "training", "strategy", "launch", "calibration")
     wrong = [
         Problem("replace", name, f'the unknown name "{name}"', f"one of {', '.join(known)}", nearest(name, known))
         for name in changes
@@ -181,5 +205,11 @@ def _text(scenario: Scenario, names: Mapping[str, Any], launch: Launch | None) -
 
     return scenario_text(
         scenario.title, names["topology"], scenario.nodes, scenario.gpus, names["model"], scenario.training,
-        scenario.strategy, scenario.calibration, launch,
+        scenario.strategy, names.get("calibration"), launch,
     )  # fmt: skip
+
+
+def _calibration_text(calibration: Calibration | None) -> dict[str, Any] | None:
+    from zerosim.spec.calibration_file import calibration_mapping
+
+    return None if calibration is None else calibration_mapping(calibration)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.errors import Finding, InputError
+from zerosim.resources import Calibrated
 from zerosim.scenario import Scenario
 from zerosim.spec.scenario_text import strategy_text
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Zero
@@ -31,18 +32,22 @@ class Simulation(Timeline):
     scenario: Scenario
     notes: tuple[str, ...] = ()  # what pricing assumed, one sentence each
     findings: tuple[Finding, ...] = ()  # and what it found
+    calibration: tuple[Calibrated, ...] = ()  # measured numbers, and which of them it used
 
     def summary(self) -> Summary:
         """Every number that a report shows."""
         with _no_collection():
-            return summarize(self, facts(self.scenario, self.notes, self.findings))
+            return summarize(self, facts(self.scenario, self.notes, self.findings, self.calibration))
 
 
-def simulate(scenario: Scenario) -> Simulation:
-    """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs."""
+def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None) -> Simulation:
+    """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs.
+
+    `steps` are its programs, where they are at hand: they do not depend on what links and devices do in a second.
+    """
     with _no_collection():
-        steps = programs(scenario)
-        priced = price(steps, scenario.topology, scenario.launch)
+        steps = programs(scenario) if steps is None else steps
+        priced = price(steps, scenario.topology, scenario.launch, scenario.calibration, scenario.machine)
         played = play(steps, priced.classes, priced.demands, priced.supply)
         return Simulation(
             steps=played.steps,
@@ -53,6 +58,7 @@ def simulate(scenario: Scenario) -> Simulation:
             events=played.events,
             scenario=scenario,
             notes=priced.notes,
+            calibration=priced.calibration,
             findings=(*priced.findings, *(each.finding for each in priced.floors if each.seconds > played.makespan)),
         )
 
@@ -60,7 +66,10 @@ def simulate(scenario: Scenario) -> Simulation:
 def programs(scenario: Scenario) -> tuple[Step, ...]:
     """The step's programs, not played; what a framework refuses only when it runs is wrong in the scenario."""
     try:
-        return build(scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)
+        with _no_collection():
+            return build(
+                scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node
+            )
     except InputError as error:
         (section,) = strategy_text(scenario.strategy, scenario.training)
         above = ("strategy", section)
@@ -71,8 +80,13 @@ def programs(scenario: Scenario) -> tuple[Step, ...]:
         raise InputError(places) from None
 
 
-def facts(scenario: Scenario, notes: tuple[str, ...] = (), findings: tuple[Finding, ...] = ()) -> Facts:
-    """What a summary needs and a timeline cannot know; `notes` and `findings` of pricing."""
+def facts(
+    scenario: Scenario,
+    notes: tuple[str, ...] = (),
+    findings: tuple[Finding, ...] = (),
+    calibration: tuple[Calibrated, ...] = (),
+) -> Facts:
+    """What a summary needs and a timeline cannot know; `notes`, `findings` and `calibration` of pricing."""
     training, world, replicas = scenario.training, scenario.world_size, scenario.replicas
     samples = training.micro_batch_size * training.gradient_accumulation_steps * replicas
     flops = model_flops(scenario.model, training) * training.gradient_accumulation_steps
@@ -87,6 +101,8 @@ def facts(scenario: Scenario, notes: tuple[str, ...] = (), findings: tuple[Findi
         findings=(*scenario.findings, *findings),
         assumptions=(*scenario.assumptions, *notes),
         choices=_choices(scenario),
+        calibration=calibration,
+        fullest=max(len(node.gpus) for node in scenario.topology.nodes),
     )
 
 

@@ -79,7 +79,7 @@ def test_a_comparison_of_two_and_of_four() -> None:
         well_written(four, width)
         assert two.count("step time") == 1
         assert four.count("step time") == {80: 3, 100: 2, 120: 1}[width]  # tables that repeat the baseline
-    assert "2300x" in four  # exposed communication, over 10 Gb/s Ethernet
+    assert re.search(r"\b2\d{3}x", four)  # exposed communication, over 10 Gb/s Ethernet
 
 
 def test_a_ladder_beside_measurements(tmp_path: Path) -> None:

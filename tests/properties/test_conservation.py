@@ -114,7 +114,8 @@ def links(scenario: Scenario, wire: Wire) -> dict[str, float]:
     inside = "nvlink" if domain > 1 else "pcie.d2h"
     found = {inside: wire.gpu} if wire.gpu else {}
     if nodes > 1:
-        lane = wire.island * nodes / ranks
+        # Through the GPUs nearest to a port: to one port on the first of two sockets, the four there, not all eight.
+        lane = wire.island * nodes / ranks * (2 if scenario.topology.name == "ethernet-10g-a100" else 1)
         kind = "c2c" if scenario.topology.name == "gh200" else "pcie"
         found |= {"nic": wire.island, f"{kind}.d2h": lane, f"{kind}.h2d": lane}
     return found

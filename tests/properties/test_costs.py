@@ -97,6 +97,26 @@ def test_more_ports_never_slow_a_collective(gpu: str, nodes: int, kind: Collecti
     assert seconds(more, work) <= seconds(few, work) * (1 + 1e-12)
 
 
+@cache
+def boxes(gpus: int, ports: int) -> Topology:
+    """Two nodes without NVLink whose ports hang on the sockets beside the GPUs."""
+    sockets = [{"device": "epyc_genoa", "dram": {"capacity": "1 TB"}}] * 2
+    nics = {"device": "infiniband_hdr", "count": ports}
+    return machine("l40s", gpus, 2, None, nics, pcie={"generation": 4, "lanes": 16}, sockets=sockets)
+
+
+@given(st.sampled_from((2, 4, 8)), kinds, sizes, st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_more_ports_than_lanes_neither_slow_a_collective_nor_carry_more(
+    gpus: int, kind: CollectiveKind, size: int, ports: int
+) -> None:
+    few, more = boxes(gpus, ports), boxes(gpus, ports + 1)
+    time = seconds(more, collective(kind, size))
+    assert time <= seconds(few, collective(kind, size)) * (1 + 1e-9)
+    crossing = {"all_to_all": size / 2, "send_recv": size, "exchange": size}.get(kind, 0.0)  # of a GPU, each way
+    assert crossing / time <= 31.5e9
+
+
 @given(st.sampled_from(GPUS), kinds, sizes)
 @settings(max_examples=30, deadline=None)
 def test_a_group_on_one_node_of_many_costs_what_it_costs_on_one_node(gpu: str, kind: CollectiveKind, size: int) -> None:

@@ -16,7 +16,7 @@ GRADES = set("EARDF")
 def test_constants_are_read_by_dotted_path() -> None:
     assert catalog.constant("gemm.tile_m") == 256
     assert catalog.constant("gemm.k0.sm90_plus") == 64
-    assert catalog.constants("collectives.hop_us")["pcie5"] == 0.65
+    assert catalog.constants("collectives.hop_us")["pcie5"] == 0.4
     assert set(catalog.constants("gemm")) == {"tile_m", "tile_n", "t0_us", "efficiency"}
     assert catalog.described("copies.socket_link_eff").source == ("RTX6K", "NCCL")
 
@@ -128,11 +128,12 @@ def test_a_port_between_two_of_the_catalogue_achieves_what_lies_between() -> Non
     port = catalog.nic_for("ethernet", 30e9 / 8).figures
     assert port.efficiency * 30 == pytest.approx(20 + 4 / 3)
     assert (port.name, port.grade, port.transport) == ("ethernet_30", "D", "tcp")
-    assert catalog.nic_for("ethernet", 75e9 / 8).figures.latency == pytest.approx(45e-6)  # half way from 30 to 60
+    between = catalog.nic_for("ethernet", 75e9 / 8).figures
+    assert (between.latency, between.large_latency) == pytest.approx((42.5e-6, 62.5e-6))  # half way from 30/45 to 55/80
     slow, fast = catalog.nic_for("infiniband", 10e9 / 8).figures, catalog.nic_for("ethernet", 400e9 / 8).figures
-    assert (slow.efficiency, slow.latency) == (0.90, 12e-6)  # as the slowest
+    assert (slow.efficiency, slow.latency) == pytest.approx((0.90, 5e-6))  # as the slowest
     assert fast.efficiency == 0.30  # as the fastest
-    assert fast.latency == pytest.approx(60e-6)
+    assert fast.latency == pytest.approx(55e-6)
 
 
 def test_memory_links_and_drives() -> None:
@@ -141,3 +142,28 @@ def test_memory_links_and_drives() -> None:
     assert catalog.drive("nvme_gen4").read == 6.8e9
     assert catalog.pcie_bandwidth(4) == 31.5e9
     assert catalog.pcie_bandwidth(5, lanes=8) == 31.5e9
+
+
+def test_other_numbers_stand_for_constants_for_a_while() -> None:
+    assert catalog.constant("collectives.kappa") == 0.54
+    with catalog.using({"collectives.kappa": 1.0, "collectives.hop_us.pcie4": 2.0}):
+        assert catalog.constant("collectives.kappa") == 1.0
+        assert catalog.constants("collectives.hop_us")["pcie4"] == 2.0
+        assert catalog.constants("collectives.hop_us")["pcie3"] == 0.8
+        with catalog.using({"collectives.kappa": 0.0}):
+            assert catalog.constant("collectives.kappa") == 0.0
+            assert catalog.constant("collectives.hop_us.pcie4") == 2.0
+        assert catalog.constant("collectives.kappa") == 1.0
+    assert catalog.constant("collectives.kappa") == 0.54
+    with (
+        pytest.raises(catalog.UnknownNameError, match=r"nearest collectives\.kappa"),
+        catalog.using({"colectives.kappa": 1}),
+    ):
+        pass
+
+
+def test_other_numbers_are_not_seen_by_other_threads() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with catalog.using({"collectives.kappa": 1.0}), ThreadPoolExecutor(1) as others:
+        assert others.submit(catalog.constant, "collectives.kappa").result() == 0.54

@@ -24,7 +24,7 @@ def test_equal_gpus_are_one_class_with_plain_names() -> None:
     found = priced(switched("a100_sxm_80", 8, 2, HDR), PRODUCT)
     assert [(c.name, len(c.ranks)) for c in found.classes] == [("all", 16)]
     own = {"sm", "hbm", "nvlink", "pcie.h2d", "pcie.d2h", "pcie.both"}
-    plain = own | {"uplink.h2d", "uplink.d2h", "dram", "cpu", "nic"}
+    plain = own | {"uplink.h2d", "uplink.d2h", "uplink.both", "staging", "dram", "cpu", "nic"}
     assert set(found.supply.rates) == plain
     assert found.supply.rates["nic"] == 200e9
     assert found.supply.labels["sm"] == "SMs 312 TFLOP/s bf16"

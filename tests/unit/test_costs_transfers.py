@@ -85,8 +85,8 @@ def test_switches_behind_switches_each_have_a_resource() -> None:
 
 def test_each_direction_is_a_resource_and_both_together_are_one() -> None:
     down, up = ({use.resource for use in demand(node(1), work).uses} for work in (FETCH, STOW))
-    assert down == {"hbm", "pcie.h2d", "uplink.h2d", "pcie.both", "dram"}
-    assert down & up == {"hbm", "pcie.both", "dram"}
+    assert down == {"hbm", "pcie.h2d", "uplink.h2d", "pcie.both", "uplink.both", "dram"}
+    assert down & up == {"hbm", "pcie.both", "uplink.both", "dram"}  # an uplink has a limit for both ways, too
     assert priced(node(1)).supply.rates["pcie.both"] == 2 * 31.5e9
 
 
@@ -189,7 +189,8 @@ def test_a_direct_copy_leaves_host_memory_out() -> None:
     through = demand(node(2, nvme=FOUR), Transfer(GB, "nvme", "gpu"))
     amounts = {use.resource: use.amount for use in through.uses}
     assert through.latency == pytest.approx(86e-6)
-    assert amounts == {"nvme": 2 * GB, "hbm": GB, "pcie.h2d": GB, "pcie.both": GB, "uplink.h2d": 2 * GB}
+    lane = {"pcie.h2d": GB, "pcie.both": GB, "uplink.h2d": 2 * GB, "uplink.both": 2 * GB}
+    assert amounts == {"nvme": 2 * GB, "hbm": GB, **lane}
 
 
 def test_requests_that_wait_for_each_other_cost_their_overhead() -> None:

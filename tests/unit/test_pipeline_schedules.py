@@ -323,11 +323,12 @@ def question(schedule: str, **training: object) -> dict[str, object]:
 
 
 def test_a_pipeline_on_a_machine() -> None:
-    """Near the formula: the last stage has the head, sends take time, the optimizer comes on top."""
+    """Near the formula: the last stage has the head, sends take time (1f1b waits for more of them than gpipe), the
+    optimizer comes on top."""
     naive, gpipe, one = (
         simulate(from_mapping(question(schedule, gradient_accumulation_steps=8))).summary() for schedule in SCHEDULES
     )
-    assert gpipe.step_seconds == pytest.approx(one.step_seconds, rel=0.02)
+    assert gpipe.step_seconds == pytest.approx(one.step_seconds, rel=0.05)
     assert naive.step_seconds / one.step_seconds == pytest.approx(4 * 8 / 11, rel=0.15)
     assert naive.tokens_per_second * naive.step_seconds == one.tokens_per_second * one.step_seconds
     assert one.memory["gpu"].activations_bytes < gpipe.memory["gpu"].activations_bytes

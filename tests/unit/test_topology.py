@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.counting import calls
+from zerosim.catalog import constants
 from zerosim.errors import InputError
 from zerosim.spec import topology_file
 from zerosim.spec.devices import Gpu, Link, Nic
@@ -444,9 +445,10 @@ def test_a_template_and_its_drawing_are_the_same_graph() -> None:
         {"name": "socket0", "kind": "socket", "device": "desktop_ddr5"},
         {"name": "dram0", "kind": "dram", "capacity": "128 GB"},
     ]
-    pcie = {"bandwidth": "15.75 GB/s", "latency": "1 us", "generation": 4}
+    step = constants("collectives.hop_us")  # the latency of a link is that of a collective's step over it
+    pcie = {"bandwidth": "15.75 GB/s", "latency": f"{step['pcie4']} us", "generation": 4}
     links = [
-        {"from": "gpu0", "to": "gpu1", "bandwidth": "56.25 GB/s", "latency": "0.9 us", "generation": 3},
+        {"from": "gpu0", "to": "gpu1", "bandwidth": "56.25 GB/s", "latency": f"{step['nvlink']} us", "generation": 3},
         {"from": "gpu0", "to": "socket0", **pcie},
         {"from": "gpu1", "to": "socket0", **pcie},
         {"from": "socket0", "to": "dram0", "bandwidth": "89.6 GB/s", "latency": "100 ns"},

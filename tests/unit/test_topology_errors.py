@@ -87,7 +87,7 @@ def test_the_files_that_are_made_wrong_here_are_right() -> None:
         (
             "bandwidth: 300 GB/s",
             "¦bandwidht: 300 GB/s",
-            'node.nvlink.bandwidht: found unknown key "bandwidht"; expected one of bandwidth, generation, kind, '
+            'node.nvlink.bandwidht: found unknown key "bandwidht"; expected one of bandwidth, generation, hosts, kind, '
             "latency, pairs; nearest bandwidth",
         ),
         (

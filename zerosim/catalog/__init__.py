@@ -5,7 +5,7 @@ units (bytes/s, FLOP/s, bytes) and are cached; a constant keeps the unit in its 
 """
 
 from zerosim.catalog.data import UnknownNameError, sources
-from zerosim.catalog.figures import Constant, all_constants, constant, constants, described
+from zerosim.catalog.figures import Constant, all_constants, constant, constants, described, using
 from zerosim.catalog.hardware import (
     GpuPorts,
     NicEntry,
@@ -47,4 +47,5 @@ __all__ = [
     "socket",
     "sockets",
     "sources",
+    "using",
 ]

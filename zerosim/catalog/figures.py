@@ -1,11 +1,14 @@
 """The constants of the cost model (costs.yaml) by dotted path, each with grade, source and meaning.
 
-Rule: numbers only. A constant keeps its unit in its name (`t0_us`); no formula stands here.
+Rule: numbers only. A constant keeps its unit in its name (`t0_us`); no formula stands here. Within `using`, other
+numbers stand for some of them: what a cluster was measured to have, or a sample of what a constant might be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,16 +25,39 @@ class Constant(NamedTuple):
     meaning: str
 
 
+_others: ContextVar[Mapping[str, float]] = ContextVar("others", default=MappingProxyType({}))
+
+
+@contextmanager
+def using(values: Mapping[str, float]) -> Iterator[None]:
+    """Within it, `values` by dotted path stand for the catalogue's; UnknownNameError for a path it does not have.
+
+    Scoped to the calling thread or coroutine, so that two prices taken at once do not see each other's.
+    """
+    for path in values:
+        described(path)
+    before = _others.set(MappingProxyType({**_others.get(), **values}))
+    try:
+        yield
+    finally:
+        _others.reset(before)
+
+
 def constant(path: str) -> float:
     """The number at a dotted path of costs.yaml: `constant("gemm.tile_m")`."""
-    return described(path).value
+    others = _others.get()
+    return others[path] if path in others else described(path).value
 
 
 def constants(path: str) -> Mapping[str, float]:
     """The numbers right below a dotted path: `constants("collectives.hop_us")["nvlink"]`."""
     if path not in _groups():
         raise unknown("group of constants", path, sorted(_groups()))
-    return _groups()[path]
+    others = _others.get()
+    group = _groups()[path]
+    if not others:
+        return group
+    return MappingProxyType({name: others.get(f"{path}.{name}", value) for name, value in group.items()})
 
 
 def described(path: str) -> Constant:

@@ -26,6 +26,7 @@ class GpuPorts(NamedTuple):
     pcie_generation: int = 0
     pcie_lanes: int = 16
     c2c_bandwidth: float = 0.0
+    nvlink_links: int = 0
 
 
 class NicEntry(NamedTuple):
@@ -60,6 +61,7 @@ def gpu_ports(name: str) -> GpuPorts:
         pcie.get("generation", 0),
         pcie.get("lanes", 16),
         entry.get("c2c", {}).get("gbs", 0) * GB,
+        nvlink.get("links", 0),
     )
 
 
@@ -110,6 +112,7 @@ def _between(below: NicEntry, above: NicEntry, bandwidth: float) -> Nic:
         name=f"{below.kind}_{bandwidth / GBPS:g}",
         efficiency=given / bandwidth if high > low else one.efficiency,
         latency=one.latency + way * (other.latency - one.latency),
+        large_latency=one.large_latency + way * (other.large_latency - one.large_latency),
         transport=(one if way <= 0.5 else other).transport,
         grade="D",
     )
@@ -180,7 +183,8 @@ def _gpu(entry: Mapping[str, Any]) -> Gpu:
 
 
 def _nic(name: str, entry: Mapping[str, Any]) -> NicEntry:
-    figures = Nic(name, entry["efficiency"], entry["latency_us"] * US, entry["transport"], entry["grade"])
+    small, large = entry["latency_us"] * US, entry["large_latency_us"] * US
+    figures = Nic(name, entry["efficiency"], small, large, entry["transport"], entry["grade"])
     return NicEntry(entry["kind"], entry["gbps"] * GBPS, figures)
 
 

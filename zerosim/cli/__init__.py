@@ -1,7 +1,8 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
 The only room that prints. Verbs stand in the order of a first visit; those that ask about scenarios are in
-`one_scenario`, the others in `without_scenario`, and how an answer is printed and an error ends is in `printing`.
+`one_scenario` and `sweeping`, those about machines in `machines` and `calibrating`, the others in `without_scenario`;
+how an answer is printed and an error ends is in `printing`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,13 @@ import sys
 
 import click
 
-from zerosim.cli import one_scenario, without_scenario
-from zerosim.cli.printing import Verbs
+from zerosim.cli import calibrating, machines, one_scenario, sweeping, without_scenario
+from zerosim.cli.printing import Verbs, package_version
 
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            number = version("zerosim")
-        except PackageNotFoundError:
-            number = "(not installed)"
-        click.echo(f"zerosim {number}")
+        click.echo(f"zerosim {package_version()}")
         ctx.exit()
 
 
@@ -48,9 +43,11 @@ for _verb in (
     one_scenario.compare,
     one_scenario.ladder,
     one_scenario.ops,
+    sweeping.sweep,
     without_scenario.memory,
     without_scenario.list_,
-    without_scenario.topology,
+    machines.topology,
     without_scenario.conform,
+    calibrating.calibrate,
 ):
     main.add_command(_verb)

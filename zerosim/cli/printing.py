@@ -78,6 +78,16 @@ def print_json(value: Any) -> None:
     print_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+def package_version() -> str:
+    """The version that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("zerosim")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
 def width() -> int:
     """Columns to write in: those of the terminal, within reason; 100 where there is none, so that files are alike."""
     import shutil

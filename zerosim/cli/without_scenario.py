@@ -1,14 +1,13 @@
-"""The verbs that need no scenario: memory, list, topology, conform. Libraries are imported inside the verbs."""
+"""The verbs that need no scenario: memory, list, conform. Libraries are imported inside the verbs."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from zerosim.cli.printing import DOES_NOT_FIT, Verb, Verbs, json_option, print_json, print_text, width
+from zerosim.cli.printing import DOES_NOT_FIT, Verb, json_option, print_json, print_text, width
 from zerosim.errors import InputError, Problem
 
 MOST_PARAMETERS, GPUS = 1e18, click.IntRange(1, 1_000_000)
@@ -87,25 +86,3 @@ def conform(recordings: tuple[str, ...], as_json: bool, strict: bool) -> None:
         print_text(render_conformity(rows, width()))
     if strict and not all(verdict.match for verdict in verdicts):
         sys.exit(DOES_NOT_FIT)
-
-
-@click.group(cls=Verbs)
-def topology() -> None:
-    """Look at a machine."""
-
-
-@topology.command()
-@click.argument("name")
-@json_option
-def show(name: str, as_json: bool) -> None:
-    """Print a topology, by name or path, in words."""
-    from zerosim.spec.loading import read
-    from zerosim.spec.topology_facts import as_data, describe
-    from zerosim.spec.topology_file import find_topology, read_topology
-
-    path = Path(name) if name.endswith((".yaml", ".yml", ".json")) else find_topology(name)
-    found = read_topology(read(path))
-    if as_json:
-        print_json(as_data(found))
-    else:
-        print_text("".join(f"{line}\n" for line in describe(found)))

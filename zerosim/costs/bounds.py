@@ -43,6 +43,7 @@ def wire_bytes(kind: CollectiveKind, size: float, n: int, k: int, algorithm: str
         return Wire(size * (g - 1) / n, g * size * (n - g) / n)
     if kind in ("send_recv", "exchange"):
         return Wire(0.0, size) if k > 1 else Wire(size, 0.0)
+    algorithm = algorithm.removesuffix("_ll")  # protocols differ by what a flag takes, which is not counted
     gpu = size if algorithm in ("nvls", "nvls_tree") else ring
     between = 2 * (k - 1) / k * size if algorithm in ("tree", "nvls_tree") else ring
     return Wire(gpu if g > 1 else 0.0, between if k > 1 else 0.0)

@@ -18,9 +18,11 @@ _OLD = frozenset({"volta", "turing", "ampere", "ada", "cdna"})  # kernels that a
 
 
 def peak(site: Site, dtype: str) -> float:
-    """Dense FLOP/s at a dtype; that of fp32 where the GPU has none (bf16 on V100 and T4 is computed so)."""
+    """Dense FLOP/s at a dtype; that of fp32 where the GPU has none (bf16 on V100 and T4 is computed so). Where it was
+    measured what kernels reach, so many times that: their fractions of it are then those of the run."""
     peaks = site.gpu.peak_flops
-    return (peaks.get(dtype) or peaks.get("fp32") or site.peak[1] / site.device.compute) * site.device.compute
+    known = peaks.get(dtype) or peaks.get("fp32") or site.peak[1] / site.device.compute
+    return known * site.device.compute * site.gpu.arithmetic
 
 
 def matmul(work: Matmul, site: Site) -> Demand:

@@ -1,7 +1,7 @@
 """The drives of a node as one: every rank of the node reads from and writes to all of them.
 
-They are striped (aio swaps to one directory), so their rates add up, less what striping costs. Where they hang is not
-asked: on no machine of the catalogue is the way to them the limit.
+They are striped (aio swaps to one directory), so their rates add up, less what striping costs. On which sockets they
+hang is asked by `sockets`.
 
 Writing goes at the drives' first rate until their caches are full, then at the rate that they keep up, at which caches
 drain all the time, also between writes. So step after step, a step takes the longer of two times: its own with caches

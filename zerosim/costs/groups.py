@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zerosim.catalog import constant, constants
+from zerosim.costs.approach import Approach, approach
 from zerosim.costs.island import Inside, island
 from zerosim.costs.machine import Machine
-from zerosim.costs.site import Site, link_key
+from zerosim.costs.site import Leaf, Network, Site
 from zerosim.errors import InputError, Problem
 from zerosim.resources import RankClass
 from zerosim.step import Group
+
+Gate = Literal["nic", "way", "leaf", "spine"]  # `way`: PCIe and sockets, between GPUs and ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,15 @@ class Reach:
     senders: int  # nodes of its leaf with such groups
     inside: Inside
     net: float  # bytes/s out of the island that the group can count on
-    gate: Literal["nic", "leaf"]  # what limits that
-    outside: float  # share of its network traffic that crosses the spines
+    gate: Gate  # what limits that
+    outside: float  # share of its network traffic that leaves its leaf
+    beyond: float  # share of it that leaves its spine as well
+    approach: Approach  # from the GPUs of its node to the ports
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A group of `size` ranks on `islands` islands; `hop` and `net_hop` are seconds of one step inside and between.
+    """A group of `size` ranks on `islands` islands.
 
     `nvls` is what reduction inside the NVSwitch gains over a ring there; 0 where it does not exist.
     """
@@ -48,8 +53,6 @@ class Spread:
     size: int
     islands: int
     reaches: tuple[Reach, ...]
-    hop: float
-    net_hop: float
     nvls: float
 
     @property
@@ -86,8 +89,6 @@ class Layout:
             size=len(members),
             islands=len(islands),
             reaches=reaches,
-            hop=max(_hop(reach) for reach in reaches),
-            net_hop=max((r.site.network.port.latency for r in reaches if r.site.network), default=0.0),
             nvls=min(_nvls(reach, largest) for reach in reaches),
         )
 
@@ -95,11 +96,11 @@ class Layout:
         where = self.machine.hosts
         siblings = self._alike(group, member, where[member])
         island_hosts = len({where[rank] for rank in on_island})
-        outside = self._outside(site, where[member], hosts)
+        outside, beyond = (self._outside(site, where[member], hosts, level) for level in (1, 2))
         beside = self.machine.beside(where[member]) if outside else ()
         senders = sum(1 for host in beside if self._alike(group, member, host))
-        net = site.network.effective * island_hosts / siblings if site.network else 0.0
-        leaf = _through_leaf(site, senders, outside) * island_hosts / siblings
+        way = approach(self.machine, where[member], self._crowd(group, member, where[member])) if hosts else Approach()
+        gate, net = _narrowest(site, way, senders, outside, beyond)
         joined = len({self.domain_of[rank] for rank in on_island}) == 1
         return Reach(
             site=site,
@@ -108,30 +109,41 @@ class Layout:
             siblings=siblings,
             senders=senders,
             inside=island(self.machine, member, on_island, joined, siblings),
-            net=min(net, leaf),
-            gate="leaf" if leaf < net else "nic",
+            net=net * island_hosts / siblings,
+            gate=gate,
             outside=outside,
+            beyond=beyond,
+            approach=way,
         )
 
     def _alike(self, group: Group, member: int, host: int) -> int:
-        """Instances of a group on a node that are busy when that of `member` is: those whose ranks run the same
-        program, and that stay on an island, or leave it, as it does."""
+        """How many instances of a group on a node are busy when that of `member` is."""
+        return len(self._crowd(group, member, host))
+
+    def _crowd(self, group: Group, member: int, host: int) -> list[list[int]]:
+        """The ranks on a node of each instance of a group that is busy when that of `member` is: of those whose ranks
+        run the same program, and that stay on an island, or leave it, as it does."""
         leaves, first = self._leaves(group, member), member % self.programs
         ranks = self.machine.ranks_on(host)
         same = range(ranks.start + (first - ranks.start) % self.programs, ranks.stop, self.programs)
-        found = {members.start: rank for rank in same if (members := members_of(group, rank, self.machine.world))}
-        return sum(1 for rank in found.values() if self._leaves(group, rank) == leaves)
+        found: dict[int, list[int]] = {}
+        for rank in same:
+            if members := members_of(group, rank, self.machine.world):
+                found.setdefault(members.start, []).append(rank)
+        return [each for each in found.values() if self._leaves(group, each[0]) == leaves]
 
     def _leaves(self, group: Group, rank: int) -> bool:
         """Whether the instance that holds `rank` is on several islands."""
         here = self.island_of[rank]
         return any(self.island_of[member] != here for member in members_of(group, rank, self.machine.world))
 
-    def _outside(self, site: Site, host: int, hosts: Sequence[int]) -> float:
-        """The chance that the peer node hangs on another leaf, when nodes were placed without regard to leaves."""
-        if len(hosts) < 2 or site.network is None or not site.network.leaf.uplinks:
+    def _outside(self, site: Site, host: int, hosts: Sequence[int], level: int) -> float:
+        """The chance that the peer node hangs on another leaf (1), or below another spine (2), when nodes were placed
+        without regard to these."""
+        if len(hosts) < 2 or site.network is None:
             return 0.0
-        return (len(hosts) - self.machine.near(host, hosts)) / (len(hosts) - 1)
+        switch = site.network.leaf if level == 1 else site.network.spine
+        return (len(hosts) - self.machine.near(host, hosts, level)) / (len(hosts) - 1) if switch.uplinks else 0.0
 
 
 def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ...], programs: int = 1) -> Layout:
@@ -171,26 +183,31 @@ def _check(name: str, group: Group, reaches: Iterable[Reach], islands: int) -> N
         raise InputError(problems)
 
 
-def _hop(reach: Reach) -> float:
-    """Seconds of one ring step on the island."""
-    hops = constants("collectives.hop_us")
-    if reach.inside.medium in ("pcie", "host"):
-        link = reach.site.host_link
-        crossing = 2 if reach.inside.medium == "host" else 1  # a bounce crosses PCIe twice
-        return crossing * hops[link_key(link) if link else "pcie4"] * 1e-6
-    return hops["nvlink"] * 1e-6
-
-
 def _nvls(reach: Reach, largest: int) -> float:
     gains = constants("collectives.nvls.multiplier")
     enough = largest >= constant("collectives.nvls.min_gpus")
-    return gains.get(reach.site.gpu.architecture, 0.0) if enough and reach.inside.medium == "nvswitch" else 0.0
+    there = reach.inside.medium == "nvswitch" and reach.site.gpu.nvls
+    return gains.get(reach.site.gpu.architecture, 0.0) if enough and there else 0.0
 
 
-def _through_leaf(site: Site, senders: int, outside: float) -> float:
-    """What the uplinks of the leaf leave to one of its nodes that send at once, over all its rails."""
-    if not outside or site.network is None:
+def _narrowest(site: Site, way: Approach, senders: int, outside: float, beyond: float) -> tuple[Gate, float]:
+    """Bytes/s out of a node, all groups of its ranks together, and what limits them."""
+    network = site.network
+    if network is None:
+        return "nic", 0.0
+    limits: dict[Gate, float] = {
+        "nic": min(network.effective, way.ports),
+        "way": way.links,
+        "leaf": _through(network.leaf, network, senders, outside),
+        "spine": _through(network.spine, network, network.spine.hosts, beyond),
+    }
+    gate = min(limits, key=limits.__getitem__)
+    return gate, limits[gate]
+
+
+def _through(switch: Leaf, network: Network, senders: int, outside: float) -> float:
+    """What the uplinks of a leaf (or spine) leave to one of its nodes that send at once, over all its rails."""
+    if not outside:
         return math.inf
-    leaf, network = site.network.leaf, site.network
-    share = leaf.uplinks / senders * network.ports / leaf.ports
+    share = switch.uplinks / senders * network.ports / switch.ports
     return share * network.port.efficiency / outside

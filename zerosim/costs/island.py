@@ -30,6 +30,7 @@ class Inside:
     fan: float = math.inf
     pair: float = math.inf
     crossings: tuple[int, ...] = ()  # flows of a ring over each PCIe switch uplink above the first member
+    sockets: int = 0  # and over the busiest link between sockets
 
 
 def island(machine: Machine, member: int, members: Sequence[int], joined: bool, siblings: int) -> Inside:
@@ -82,8 +83,9 @@ def _over_pcie(machine: Machine, member: int, members: Sequence[int], siblings: 
         "pcie" if peers else "host",
         ring=bounce * _thinnest(ring, alone, siblings),
         fan=bounce * _thinnest(fan, alone, siblings) * (len(order) - 1),
-        pair=bounce * _carries(own[0]),
+        pair=bounce * carries(own[0]),
         crossings=tuple(ring.get(link, 0) for link in own[1:]),
+        sockets=max((flows for link, flows in ring.items() if link.kind == "socket"), default=0),
     )
 
 
@@ -93,23 +95,11 @@ def _loads(
     """How many of the flows cross each directed link."""
     loads: Counter[Link] = Counter()
     for source, target in pairs:
-        loads.update(_way(machine, paths[source], paths[target], peers))
+        loads.update(machine.way(paths[source], paths[target], through_host=not peers))
     return loads
 
 
-def _way(machine: Machine, up: Sequence[Link], down: Sequence[Link], peers: bool) -> list[Link]:
-    """Up from one GPU and down to another: through their nearest common switch, or through the socket."""
-    stops = [link.target for link in down]
-    for hops, link in enumerate(up):
-        meets = link.target in stops and (peers or hops == len(up) - 1)
-        if meets:
-            below = down[: stops.index(link.target) + 1]
-            return [*up[: hops + 1], *(machine.topology.link(link.target, link.source) for link in reversed(below))]
-    between = machine.topology.route(up[-1].target, down[-1].target)
-    return [*up, *between, *(machine.topology.link(link.target, link.source) for link in reversed(down))]
-
-
-def _carries(link: Link) -> float:
+def carries(link: Link) -> float:
     """Bytes/s that collectives reach on a link."""
     if link.kind == "socket":
         return link.bandwidth * constant("copies.socket_link_eff")
@@ -121,6 +111,6 @@ def _carries(link: Link) -> float:
 def _thinnest(loads: Mapping[Link, int], gpus: frozenset[str], siblings: int) -> float:
     """Bytes/s of each flow when all run at once; the links of `gpus` carry no sibling's flows."""
     return min(
-        _carries(link) / (flows * (1 if link.source in gpus or link.target in gpus else siblings))
+        carries(link) / (flows * (1 if link.source in gpus or link.target in gpus else siblings))
         for link, flows in loads.items()
     )

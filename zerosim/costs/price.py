@@ -11,16 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from zerosim.catalog import using
 from zerosim.costs import compute, processor, transfers
+from zerosim.costs.calibrated import calibrated, told
 from zerosim.costs.collectives import collective
 from zerosim.costs.findings import Floor, Load, findings, floors
 from zerosim.costs.groups import Layout, Spread, layout, members_of
 from zerosim.costs.host import issue_seconds
 from zerosim.costs.machine import Machine
+from zerosim.costs.measured import Curves
 from zerosim.costs.site import DEFAULT_LAUNCH, Site, survey
 from zerosim.costs.supply import supply
 from zerosim.errors import Finding
-from zerosim.resources import Demand, RankClass, Supply
+from zerosim.resources import Calibrated, Demand, RankClass, Supply
+from zerosim.spec.calibration import Calibration
 from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
 from zerosim.step import Attention, Collective, Group, HostCalls, HostCompute, Matmul, Pass, Step, Transfer, Work
@@ -31,7 +35,7 @@ Kind = tuple[Work | None, HostCalls]  # what a demand depends on, in one class
 class Priced(NamedTuple):
     """What the engine plays. `demands[c][i]` is what op i of the program of class c needs there.
 
-    `floors` are told of a step that is shorter.
+    `floors` are told of a step that is shorter; `calibration`: measured numbers, and which of them the step used.
     """
 
     classes: tuple[RankClass, ...]
@@ -40,6 +44,7 @@ class Priced(NamedTuple):
     notes: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     floors: tuple[Floor, ...] = ()
+    calibration: tuple[Calibrated, ...] = ()
 
 
 @dataclass(slots=True)
@@ -48,6 +53,8 @@ class _Pricer:
 
     groups: Mapping[str, Group]
     layout: Layout
+    curves: Curves | None = None  # of collectives, measured
+    supply: Supply | None = None
     spreads: dict[tuple[str, int], Spread] = field(default_factory=dict)  # by group and lowest rank of the instance
     shared: dict[tuple[Work, HostCalls, int], Demand] = field(default_factory=dict)  # collectives, as above
 
@@ -57,6 +64,8 @@ class _Pricer:
             key = (work, calls, lowest)
             if key not in self.shared:
                 found = collective(work, spread)
+                if self.curves and self.supply:
+                    found = self.curves.corrected(found, work, spread, self.supply)
                 self.shared[key] = found._replace(host=issue_seconds(calls))
             return self.shared[key]
         bare = Demand() if work is None else _TABLE[type(work)](work, site)
@@ -85,22 +94,41 @@ _TABLE: Mapping[type, Callable[..., Demand]] = {
 }
 
 
-def price(steps: Sequence[Step], topology: Topology, launch: Launch = DEFAULT_LAUNCH) -> Priced:
-    """Demands of every op for every class of ranks, and the supply of the machine. Rank r runs `steps[r mod n]`."""
+def price(
+    steps: Sequence[Step],
+    topology: Topology,
+    launch: Launch = DEFAULT_LAUNCH,
+    calibration: Calibration | None = None,
+    whole: Topology | None = None,
+) -> Priced:
+    """Demands of every op for every class of ranks, and the supply of the machine. Rank r runs `steps[r mod n]`.
+
+    With a calibration its numbers stand for the catalogue's; `whole` is the machine of which `topology` is a part.
+    """
+    if calibration is None:
+        return _priced(steps, topology, launch)
+    fitted = calibrated(calibration, topology, whole or topology, launch)
+    with using(fitted.constants):
+        priced = _priced(steps, fitted.topology, launch, fitted.curves)
+    works = {op.work for step in steps for op in step.ops if op.work is not None}
+    return priced._replace(calibration=told(fitted, works))
+
+
+def _priced(steps: Sequence[Step], topology: Topology, launch: Launch, curves: Curves | None = None) -> Priced:
     machine = Machine(topology)
     classes, surveyed = survey(machine, launch, len(steps))
     programs = [_Kinds.of(step) for step in steps]
     loads = [_load(each, site, programs[each.program]) for each, site in zip(classes, surveyed, strict=True)]
     sites = tuple(load.site for load in loads)
     groups = {name: group for step in steps for name, group in step.groups.items()}
-    pricer = _Pricer(groups, layout(machine, classes, sites, len(steps)))
-    demands, spreads = {}, []
+    pricer = _Pricer(groups, layout(machine, classes, sites, len(steps)), curves)
+    spreads = [pricer.used(programs[each.program].kinds, site) for each, site in zip(classes, sites, strict=True)]
+    given = pricer.supply = supply(topology, sites, spreads)
+    demands = {}
     for named, site in zip(classes, sites, strict=True):
         kinds, kind_of = programs[named.program]
         found = [pricer.demand(work, calls, site) for work, calls in kinds]
         demands[named.name] = [found[kind] for kind in kind_of]
-        spreads.append(pricer.used(kinds, site))
-    given = supply(topology, sites, spreads)
     return Priced(
         classes=classes,
         demands=demands,

@@ -46,12 +46,12 @@ def core_rate(home: Home) -> float:
 
 def memory_share(kind: Kind, home: Home) -> float:
     """Fraction of the paper rate of the home's memory that work of a kind reaches."""
-    return _own_share(kind) * locality(home.sockets) / _turns(home)
+    return _own_share(kind) * locality(home.sockets) / memory_turns(home)
 
 
 def cores_share(home: Home) -> float:
     """Fraction of what the home's cores move that its ranks' threads move."""
-    return min(1.0, home.threads * home.ranks / home.cores) / _turns(home)
+    return min(1.0, home.threads * home.ranks / home.cores) / memory_turns(home)
 
 
 def locality(sockets: int) -> float:
@@ -70,7 +70,8 @@ def _rate(kind: Kind, home: Home) -> float:
     return min(by_memory, core_rate(home) * cores_share(home)) if home.cores else by_memory
 
 
-def _turns(home: Home) -> float:
+def memory_turns(home: Home) -> float:
+    """How many times longer work takes where threads take turns."""
     return constant("cpu_adam.oversubscribed_factor") if home.crowded else 1.0
 
 

@@ -13,10 +13,12 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from zerosim.catalog import constants
+from zerosim.costs.approach import link_key as link_key
+from zerosim.costs.approach import peer_efficiency as peer_efficiency
+from zerosim.costs.approach import port_rate
 from zerosim.costs.drives import Drives
 from zerosim.costs.machine import Machine, distance
-from zerosim.costs.sockets import Crossing, Home, Seat, Seating
+from zerosim.costs.sockets import Crossing, Home, Seat, Seating, Swaps
 from zerosim.costs.stages import Between, Pipelines, owners
 from zerosim.errors import InputError, Problem
 from zerosim.resources import RankClass
@@ -31,7 +33,7 @@ class Leaf(NamedTuple):
 
     hosts: int
     ports: int
-    uplinks: float  # bytes/s; 0 where there is no spine
+    uplinks: float  # bytes/s; 0 where there is nothing above
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Network:
     effective: float
     leaf: Leaf
     names: tuple[str, ...]
+    spine: Leaf  # as of the leaf: nodes below the spine above, this node's ports there, the rate towards the core
 
 
 class Uplink(NamedTuple):
@@ -75,6 +78,7 @@ class Site:
     home: Home | None  # where its processes are; None where no socket has memory
     crossing: Crossing  # of copies, between the GPU's socket and the others
     far: bool  # its processes are bound to another socket than its GPU's
+    swaps: Swaps  # of what is read from drives, between the sockets
     network: Network | None
     drives: Drives | None
     written: float = 0.0  # bytes that the ranks of its node write to these in a step
@@ -179,6 +183,7 @@ def _site(machine: Machine, name: str, rank: int, seating: Seating, programs: in
         home=_home(seat.home, len(alike), len(machine.ranks_on(host))),
         crossing=seat.crossing,
         far=seat.far,
+        swaps=seat.swaps,
         network=_network(machine, host, list(ways.values())),
         drives=Drives.of([d.figures for d in machine.topology.devices("nvme", host) if isinstance(d.figures, Drive)]),
     )
@@ -191,11 +196,6 @@ def _home(home: Home | None, alike: int, local: int) -> Home | None:
 
 def _uplink(level: int, link: Link, ways: Iterable[Sequence[Link]]) -> Uplink:
     return Uplink("uplink" if level == 1 else f"uplink{level}", link, sum(1 for way in ways if link in way))
-
-
-def link_key(link: Link) -> str:
-    """The kind of a GPU's link to its host as the catalogue writes it: the generation of PCIe, or `c2c`."""
-    return "c2c" if link.kind == "c2c" else f"pcie{min(max(link.generation or 4, 3), 6)}"
 
 
 def missing(site: Site, expected: str, reason: str) -> InputError:
@@ -213,7 +213,7 @@ def _network(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> Ne
     figures = ports[0].figures if wires else None
     if not isinstance(figures, Nic):
         return None
-    effective = sum(_reached(machine, host, wire) for wire in wires)
+    effective = sum(port_rate(machine, host, port.name) for port in ports)
     lanes = sum(path[0].bandwidth * peer_efficiency(path[0]) for path in homes if path)
     return Network(
         port=figures,
@@ -222,20 +222,8 @@ def _network(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> Ne
         effective=min(effective, lanes or effective),
         leaf=_leaf(machine, host, wires),
         names=tuple(port.name for port in ports),
+        spine=_spine(machine, host, wires),
     )
-
-
-def _reached(machine: Machine, host: int, wire: Link) -> float:
-    """What a port gives: its own share of its rate, through its slot."""
-    figures = machine.device(host, wire.source).figures
-    given = wire.bandwidth * (figures.efficiency if isinstance(figures, Nic) else 1.0)
-    slots = (link for link in machine.links_out(host, wire.source) if link.kind == "pcie")
-    return min([given, *(slot.bandwidth * peer_efficiency(slot) for slot in slots)])
-
-
-def peer_efficiency(link: Link) -> float:
-    """The fraction of a link's paper rate that traffic between devices reaches."""
-    return constants("copies.peer_eff")[link_key(link)]
 
 
 def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> list[Device]:
@@ -252,9 +240,13 @@ def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) ->
 
 def _leaf(machine: Machine, host: int, wires: Sequence[Link]) -> Leaf:
     name = wires[0].target
-    uplinks = sum(link.bandwidth for link in machine.links_out(host, name) if _leads_up(machine, host, link))
+    uplinks = sum(link.bandwidth for link in machine.above(host, name))
     return Leaf(len(machine.beside(host)), sum(1 for wire in wires if wire.target == name), uplinks)
 
 
-def _leads_up(machine: Machine, host: int, link: Link) -> bool:
-    return link.kind == "network" and machine.device(host, link.target).kind in ("leaf", "spine")
+def _spine(machine: Machine, host: int, wires: Sequence[Link]) -> Leaf:
+    """All spines that lie above the leaves of the node, as one."""
+    above = {wire.target: {link.target for link in machine.above(host, wire.target)} for wire in wires}
+    spines = sorted(set().union(*above.values()))
+    uplinks = sum(link.bandwidth for spine in spines for link in machine.above(host, spine))
+    return Leaf(len(machine.beside(host, 2)), sum(1 for wire in wires if above[wire.target]), uplinks)

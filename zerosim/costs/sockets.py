@@ -53,6 +53,15 @@ class Crossing(NamedTuple):
     out: Through = Through()
 
 
+class Swaps(NamedTuple):
+    """Reads of all ranks from drives, to the GPU and to host memory, that cross the links of the socket into which most
+    of them do. Writes cross the other way. The same for all ranks of a node: they wait for those whose drives are far.
+    """
+
+    gpu: Crossing = Crossing()
+    memory: Crossing = Crossing()
+
+
 class Seat(NamedTuple):
     """Where a rank sits: its home (None without a socket that has memory), and what crosses at its GPU's socket.
 
@@ -62,6 +71,7 @@ class Seat(NamedTuple):
     home: Home | None
     crossing: Crossing = Crossing()
     far: bool = False
+    swaps: Swaps = Swaps()
 
 
 class _Socket(NamedTuple):
@@ -112,12 +122,17 @@ def _seats(machine: Machine, host: int, node: Node, launch: Launch) -> Iterator[
     places = _places(len(names), len(ranks), launch)
     paths = [machine.climb(host, machine.topology.gpus[rank].name) for rank in ranks]
     ends = [names.index(path[-1].target) if path else None for path in paths]
+    drives = [
+        way[-1].target for name in machine.topology.devices("nvme", host) if (way := machine.climb(host, name.name))
+    ]
+    swaps = _swaps([names.index(name) for name in drives], places, ends, sockets)
     for place, end in zip(places, ends, strict=True):
         home = _home(place, places, sockets, launch)
         if end is None:
             yield Seat(home)
         else:
-            yield Seat(home, _crossing(end, places, ends, sockets), far=home is not None and end not in place)
+            far = home is not None and end not in place
+            yield Seat(home, _crossing(end, places, ends, sockets), far, swaps)
 
 
 def _socket(machine: Machine, host: int, name: str, names: Sequence[str]) -> _Socket:
@@ -166,6 +181,30 @@ def _crossing(here: int, places: Sequence[Places], ends: Sequence[int | None], s
     return Crossing(
         _through(into, sum(socket.links.get(here, 0.0) for socket in sockets)),
         _through(out, sum(sockets[here].links.values())),
+    )
+
+
+def _swaps(
+    drives: Sequence[int], places: Sequence[Places], ends: Sequence[int | None], sockets: Sequence[_Socket]
+) -> Swaps:
+    """Every rank's bytes lie evenly on all drives, which hang on the sockets `drives`."""
+    if not drives:
+        return Swaps()
+    to_gpu, to_memory = [], []
+    for here in range(len(sockets)):
+        near = drives.count(here) / len(drives)
+        gpus = [float(end == here) for end in ends]
+        memory = [place.count(here) / len(place) for place in places]
+        to_gpu.append(_read(near, gpus, here, sockets))
+        to_memory.append(_read(near, memory, here, sockets))
+    return Swaps(max(to_gpu), max(to_memory))
+
+
+def _read(near: float, wanted: Sequence[float], here: int, sockets: Sequence[_Socket]) -> Crossing:
+    """What crosses at a socket when of each rank's bytes the part `near` lies here and the part `wanted` goes here."""
+    return Crossing(
+        _through([(1 - near) * part for part in wanted], sum(socket.links.get(here, 0.0) for socket in sockets)),
+        _through([near * (1 - part) for part in wanted], sum(sockets[here].links.values())),
     )
 
 

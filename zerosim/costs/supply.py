@@ -4,12 +4,13 @@ Only here, in `Site.resource` and in `files` are resource names made. Rates are 
 reached is said by each use. Resources of a class:
     sm hbm nvlink                                     of its first GPU
     pcie.h2d pcie.d2h pcie.both (or c2c. ...)         of that GPU's link to its host, each direction and both together
-    uplink.h2d uplink.d2h uplink2.h2d ...             of the PCIe switches above it, the nearest first
+    uplink.h2d uplink.d2h uplink.both uplink2.h2d ... of the PCIe switches above it, the nearest first
+    staging                                           of its rank's copies from and to pageable memory
     sockets.into sockets.out                          of all links between its socket and the others
     dram cpu                                          of the sockets where its processes are at home
     nic nvme                                          of its node, all together
     requests.read requests.write                      to the drives, of its rank, at most at the rate of these
-    leaf                                              uplinks of its leaf switch
+    leaf spine                                        uplinks of its leaf switch, and of the spines above its leaves
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class _Rates:
     rates: dict[str, float] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
 
     def add(self, site: Site, base: str, rate: float, label: str, unit: str = "B/s") -> None:
         if rate > 0:
@@ -59,6 +61,8 @@ class _Rates:
             self.rates[name], self.units[name] = rate, unit
             owner = site.owner(base)
             self.labels[name] = f"{label} ({owner})" if owner else label
+            if owner:
+                self.owners[name] = owner
 
 
 def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Iterable[Spread]]) -> Supply:
@@ -75,6 +79,7 @@ def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Iterable
         overheads={"gpu": max(_overhead(used) for used in spreads)},
         units=collected.units,
         labels=collected.labels,
+        owners=collected.owners,
     )
 
 
@@ -95,12 +100,15 @@ def _way_to_host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
         collected.add(site, f"{link.kind}.{way}", link.bandwidth, f"{kind} {show_rate(link.bandwidth)} {words}")
     twice = 2 * link.bandwidth
     collected.add(site, f"{link.kind}.both", twice, f"{kind} {show_rate(twice)} both ways together")
+    collected.add(site, "staging", link.bandwidth, "copies through a staging buffer (pageable memory)")
     for level, (name, above, _) in enumerate(site.uplinks):
         meeting = [other for other in sites if other.resource(name) == site.resource(name)]
         shared = _sharers(other.uplinks[level].ranks for other in meeting)
         for way, words in _WAYS.items():
             carried = f"{_pcie(above)} {show_rate(above.bandwidth)}"
             collected.add(site, f"{name}.{way}", above.bandwidth, f"{carried} switch uplink {words}, {shared}")
+        together = f"{_pcie(above)} {show_rate(2 * above.bandwidth)} switch uplink both ways together, {shared}"
+        collected.add(site, f"{name}.both", 2 * above.bandwidth, together)
     for (way, words), through in zip(_CROSSING.items(), site.crossing, strict=True):
         label = f"links between sockets {show_rate(through.rate)} {words} that of the GPU"
         collected.add(site, f"sockets.{way}", through.rate, label)
@@ -145,6 +153,9 @@ def _network(collected: _Rates, site: Site) -> None:
     leaf = network.leaf
     above = show_rate(leaf.uplinks, bits=True)
     collected.add(site, "leaf", leaf.uplinks, f"leaf uplinks {above}, shared by {leaf.hosts} nodes")
+    spine = network.spine
+    above = show_rate(spine.uplinks, bits=True)
+    collected.add(site, "spine", spine.uplinks, f"spine uplinks {above}, shared by {spine.hosts} nodes")
 
 
 def _achieved(network: Network) -> str:

@@ -8,12 +8,13 @@ the uplinks of a leaf) is counted in full, so that the flow of the representativ
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zerosim.catalog import constant, constants
 from zerosim.costs.bounds import Wire
 from zerosim.costs.groups import Reach
-from zerosim.costs.site import Network, Site, link_key
+from zerosim.costs.site import Network, Site, Uplink, link_key, peer_efficiency
 from zerosim.costs.sockets import Home
 from zerosim.resources import Hold, Use
 
@@ -22,24 +23,51 @@ _CHANNEL_BYTES = 32 * 1024
 
 
 class Bus(NamedTuple):
-    """Bus bandwidth of a collective, bytes/s, and what limits it: the island (`inside`), its `nic` or the `leaf`."""
+    """Bus bandwidth of a collective, bytes/s, and what limits it: the island (`inside`), or the gate of its network."""
 
     rate: float
     limit: str
 
 
+class _Laid(NamedTuple):
+    """A use, and the share of the flow's time for which it keeps its resource busy when it has that for itself."""
+
+    use: Use
+    busy: float
+
+
 def traffic(reach: Reach, wire: Wire, bus: Bus, seconds: float) -> list[Use]:
     """All resources of one class. `seconds` is how long the limiting one is busy."""
     site = reach.site
-    uses: list[Use] = []
+    uses: list[_Laid] = []
     if wire.gpu:
         uses += _inside(reach, wire.gpu, bus, seconds)
     if wire.island and site.network:
-        uses += _between(reach, site.network, wire.island, bus, seconds)
+        uses += _between(reach, site.network, wire, bus, seconds)
     # A ring step reads, reduces and writes what it passes on.
     moved = constant("contention.hbm_bytes_per_wire_byte") * max(wire.gpu, wire.island / reach.members)
     uses.append(_use(site.resource("hbm"), moved, site.gpu.memory_bandwidth, site.gpu.stream_efficiency, seconds))
-    return uses
+    return _filled(_once(uses))
+
+
+def _once(uses: Sequence[_Laid]) -> list[_Laid]:
+    """A link that is on the way inside and on the way out carries the larger of both, for as long as that takes: the
+    GPU of a ring over PCIe that sends to a port sends to no neighbour. Host memory takes both (`_staged`)."""
+    found: dict[str, _Laid] = {}
+    for laid in uses:
+        known = found.get(laid.use.resource)
+        if known is None or laid.busy > known.busy:
+            found[laid.use.resource] = laid
+    return list(found.values())
+
+
+def _filled(uses: Sequence[_Laid]) -> list[Use]:
+    """A flow takes its time, whatever of its way this class does not see (the slot of a port, a switch with ports
+    alone, two classes' parts of one link): what is busiest is then busy throughout."""
+    busiest = max(uses, key=lambda laid: laid.busy)
+    return [
+        laid.use._replace(efficiency=laid.use.efficiency * laid.busy) if laid is busiest else laid.use for laid in uses
+    ]
 
 
 def blocks(reach: Reach, size: float) -> Hold:
@@ -63,36 +91,32 @@ def _use(
     seconds: float,
     exact: bool = False,
     ranks: float = 1.0,
-) -> Use:
+) -> _Laid:
     """A use that keeps its resource busy for no longer than `seconds`, or for exactly so long."""
     needed = amount / (rate * seconds)
-    return Use(resource, amount, needed if exact else max(needed, efficiency), ranks)
+    reached = needed if exact else max(needed, efficiency)
+    return _Laid(Use(resource, amount, reached, ranks), needed / reached)
 
 
-def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[Use]:
+def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[_Laid]:
     site, exact = reach.site, bus.limit == "inside"
     if reach.inside.medium in ("nvswitch", "mesh"):
         eff = constant("collectives.ring_eff_nvlink")
         return [_use(site.resource("nvlink"), amount, site.nvlink, eff, seconds, exact)]
-    uses = _host_link(reach, amount, seconds, exact)
+    uses = _host_link(site, amount, seconds, exact)
     for uplink, crossings in zip(site.uplinks, reach.inside.crossings, strict=True):
         flows = crossings * reach.siblings
         eff = constant(f"collectives.ring_eff_pcie.{link_key(uplink.link)}")
-        uses += [
-            _use(
-                site.resource(f"{uplink.name}.{way}"), amount * flows, uplink.link.bandwidth, eff, seconds, ranks=flows
-            )
-            for way in ("d2h", "h2d")
-            if flows
-        ]
+        uses += _uplink(site, uplink, amount * flows, eff, seconds, flows)
+    uses += _sockets(site, amount * reach.inside.sockets * reach.siblings, seconds)
     if reach.inside.medium == "host" and site.home:  # a bounce is written to host memory and read again
         uses.append(_host_memory(site, site.home, 2 * amount, seconds))
     return uses
 
 
-def _host_link(reach: Reach, amount: float, seconds: float, exact: bool = False) -> list[Use]:
+def _host_link(site: Site, amount: float, seconds: float, exact: bool = False) -> list[_Laid]:
     """The GPU's own link to its host, both directions: what it sends, and as much that it receives."""
-    link, site = reach.site.host_link, reach.site
+    link = site.host_link
     if link is None:
         return []
     one, both = (constant(f"copies.{way}_eff.{link_key(link)}") for way in ("peer", "both"))
@@ -102,25 +126,64 @@ def _host_link(reach: Reach, amount: float, seconds: float, exact: bool = False)
     return [*uses, _use(site.resource(f"{link.kind}.both"), 2 * amount, 2 * link.bandwidth, both, seconds)]
 
 
-def _between(reach: Reach, network: Network, island: float, bus: Bus, seconds: float) -> list[Use]:
-    """Ports of the node (all groups of its ranks), uplinks of the leaf (all its nodes), the GPU's way to the port."""
-    site, leaf = reach.site, network.leaf
-    node = island / reach.hosts * reach.siblings
+def _uplink(site: Site, uplink: Uplink, amount: float, eff: float, seconds: float, ranks: float) -> list[_Laid]:
+    """The uplink of a switch, `amount` each way at once."""
+    if not amount:
+        return []
+    name, rate = uplink.name, uplink.link.bandwidth
+    uses = [_use(site.resource(f"{name}.{way}"), amount, rate, eff, seconds, ranks=ranks) for way in ("d2h", "h2d")]
+    both = constant(f"copies.both_eff.{link_key(uplink.link)}")
+    return [*uses, _use(site.resource(f"{name}.both"), 2 * amount, 2 * rate, both, seconds, ranks=ranks)]
+
+
+def _sockets(site: Site, amount: float, seconds: float) -> list[_Laid]:
+    """The links between sockets, `amount` each way."""
+    eff, crossing = constant("copies.socket_link_eff"), zip(("into", "out"), site.crossing, strict=True)
+    return [
+        _use(site.resource(f"sockets.{way}"), amount, through.rate, eff, seconds)
+        for way, through in crossing
+        if amount and through.rate
+    ]
+
+
+def _between(reach: Reach, network: Network, wire: Wire, bus: Bus, seconds: float) -> list[_Laid]:
+    """Ports of the node (all groups of its ranks), uplinks of its leaf and its spine (all nodes below these), and the
+    way from GPUs to ports."""
+    site, way = reach.site, reach.approach
+    node = wire.island / reach.hosts * reach.siblings
     eff = network.effective / network.rate
     uses = [_use(site.resource("nic"), node, network.rate, eff, seconds, bus.limit == "nic", site.local)]
-    if reach.outside:
-        crossing = node * reach.senders * leaf.ports / network.ports * reach.outside
-        eff, exact = network.port.efficiency, bus.limit == "leaf"
-        ranks = site.local * leaf.hosts
-        uses.append(_use(site.resource("leaf"), crossing, leaf.uplinks, eff, seconds, exact, ranks))
-    uses += _host_link(reach, island / reach.members, seconds)
-    if network.port.transport == "tcp" and site.home:
-        # Without GPUDirect a byte is written to host memory and read again on its way out, and on its way in.
-        uses.append(_host_memory(site, site.home, 4 * node / site.local, seconds))
+    uses += _above(reach, network, node, bus, seconds)
+    uses += _host_link(site, node * way.lane, seconds)
+    for uplink, part in zip(site.uplinks, way.uplinks, strict=False):
+        uses += _uplink(site, uplink, node * part, peer_efficiency(uplink.link), seconds, uplink.ranks)
+    uses += _sockets(site, node * way.sockets, seconds)
+    if way.staged and site.home:
+        uses.append(_host_memory(site, site.home, _staged(reach, wire, node), seconds))
     return uses
 
 
-def _host_memory(site: Site, home: Home, amount: float, seconds: float) -> Use:
+def _above(reach: Reach, network: Network, node: float, bus: Bus, seconds: float) -> Iterator[_Laid]:
+    """The uplinks of the leaf and of the spine: what all nodes below them send further."""
+    site = reach.site
+    for name, switch, senders, part in (
+        ("leaf", network.leaf, reach.senders, reach.outside),
+        ("spine", network.spine, network.spine.hosts, reach.beyond),
+    ):
+        if part:
+            crossing = node * senders * switch.ports / network.ports * part
+            eff, ranks = network.port.efficiency, site.local * switch.hosts
+            yield _use(site.resource(name), crossing, switch.uplinks, eff, seconds, bus.limit == name, ranks)
+
+
+def _staged(reach: Reach, wire: Wire, node: float) -> float:
+    """Bytes of host memory by rank: without GPUDirect a byte is written there and read again on its way out, and on its
+    way in. A ring that bounces within the node, too, has one bounce less there when it leaves the node."""
+    by_rank = node / reach.site.local
+    return 2 * wire.gpu + 2 * by_rank if reach.inside.medium == "host" else 4 * by_rank
+
+
+def _host_memory(site: Site, home: Home, amount: float, seconds: float) -> _Laid:
     """`amount` for each rank that shares the memory."""
     eff = constant("dram.stream_eff")
     return _use(site.resource("dram"), amount * home.ranks, home.dram, eff, seconds, ranks=home.ranks)

@@ -1,11 +1,13 @@
 """Copies between tiers.
 
 Rules: GPU and host are joined by PCIe or C2C, of which each direction is a resource, and so are both together; above
-that lie the uplinks of PCIe switches. Host memory is read and written through one rate, and so are the drives. Every
-rank of the node does what the representative does at the same moment (SPMD): on a shared thing a copy counts once for
-each rank that shares it, so its time is that of its share. Copies of a rank whose memory is on another socket than its
-GPU cross the link between them. Each request to a drive takes its latency, so that N bytes in flight carry at most
-N / latency (Little's law), whatever the drives could give. Constants: catalogue groups `copies`, `dram`, `nvme`.
+that lie the uplinks of PCIe switches, with the same. Host memory is read and written through one rate, and so are the
+drives. Every rank of the node does what the representative does at the same moment (SPMD): on a shared thing a copy
+counts once for each rank that shares it, so its time is that of its share. Copies of a rank whose memory, or whose
+drives, are on another socket than its GPU cross the link between them. Pageable memory goes through a pinned buffer
+that a thread of the rank fills: how fast that is limits the copy, while the link stays free for others. Each request to
+a drive takes its latency, so that N bytes in flight carry at most N / latency (Little's law), whatever the drives could
+give. Constants: catalogue groups `copies`, `dram`, `nvme`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Literal
 from zerosim.catalog import constant
 from zerosim.costs.drives import Drives
 from zerosim.costs.site import Site, link_key, missing
+from zerosim.costs.sockets import Through
 from zerosim.errors import InputError, Problem
 from zerosim.resources import Demand, Use
 from zerosim.spec.topology import Link
@@ -73,14 +76,18 @@ def _over_link(work: Transfer, site: Site, way: Literal["h2d", "d2h"]) -> list[U
     link = site.host_link
     if link is None:
         raise missing(site, "a PCIe or C2C link from the GPU to a socket", f"copies {work.source} to {work.target}")
-    pinned = 1.0 if work.pinned else constant("copies.pageable_factor")
     uses = [
         Use(site.resource("hbm"), work.bytes, site.gpu.stream_efficiency),
-        Use(site.resource(f"{link.kind}.{way}"), work.bytes, pinned * _reached(link, way)),
+        Use(site.resource(f"{link.kind}.{way}"), work.bytes, _reached(link, way)),
         Use(site.resource(f"{link.kind}.both"), work.bytes, _reached(link, "both")),
     ]
     for name, above, ranks in site.uplinks:
-        uses.append(Use(site.resource(f"{name}.{way}"), work.bytes * ranks, _reached(above, way), ranks))
+        for direction in (way, "both"):
+            eff = _reached(above, direction)
+            uses.append(Use(site.resource(f"{name}.{direction}"), work.bytes * ranks, eff, ranks))
+    if not work.pinned:
+        staged = constant("copies.pageable_factor") * _reached(link, way)
+        uses.append(Use(site.resource("staging"), work.bytes, staged))
     return uses
 
 
@@ -94,13 +101,16 @@ def _memory(work: Transfer, site: Site) -> list[Use]:
     passes = 1 if work.pinned else _STAGED
     to_gpu, by_others = site.crossing
     ways = {"into": to_gpu, "out": by_others} if work.source == "dram" else {"into": by_others, "out": to_gpu}
-    eff = constant("copies.socket_link_eff")
-    crossed = [
-        Use(site.resource(f"sockets.{way}"), work.bytes * through.share, eff, through.ranks)
-        for way, through in ways.items()
-        if through.share
-    ]
+    crossed = [use for way, through in ways.items() for use in _crossed(work, site, way, through)]
     return [*_dram(passes * work.bytes, site), *crossed]
+
+
+def _crossed(work: Transfer, site: Site, way: str, through: Through) -> list[Use]:
+    """What goes into (or out of) the GPU's socket, by all ranks that do the same."""
+    if not through.share or not site.crossing.into.rate:
+        return []
+    eff = constant("copies.socket_link_eff")
+    return [Use(site.resource(f"sockets.{way}"), work.bytes * through.share, eff, through.ranks)]
 
 
 def _dram(amount: float, site: Site) -> list[Use]:
@@ -127,6 +137,9 @@ def _asked(way: Literal["read", "write"], work: Transfer, site: Site, rate: floa
     """The drives, which give `rate` on paper; and the rank's requests, where they are too few for its share of that."""
     drives = _drives(work, site)
     uses = [Use(site.resource("nvme"), work.bytes * site.local, drives.striped * rate / drives.read, site.local)]
+    into, out = site.swaps.gpu if "gpu" in (work.source, work.target) else site.swaps.memory
+    for side, through in (("into", into), ("out", out)) if way == "read" else (("out", into), ("into", out)):
+        uses += _crossed(work, site, side, through)
     in_flight = 0.0 if work.in_turn else work.batch / _latency(way)
     if 0 < in_flight < drives.striped * rate / site.local:
         uses.append(Use(site.resource(f"requests.{way}"), work.bytes, in_flight / drives.read))

@@ -96,15 +96,15 @@ def _cells(quantity: Quantity) -> list[str]:
     for index, value in enumerate(quantity.values):
         row.append("-" if value is None else quantity.show(value))
         if index:
-            row.append("-" if value is None or not first else _ratio(value / first))
+            row.append("-" if value is None or not first else ratio(value / first))
     return row
 
 
-def _ratio(ratio: float) -> str:
+def ratio(times: float) -> str:
     """Three digits, without an exponent."""
-    if 0 < ratio < 1e-4:
+    if 0 < times < 1e-4:
         return "<0.0001x"
-    rounded = float(f"{ratio:.3g}")
+    rounded = float(f"{times:.3g}")
     return f"{rounded:.0f}x" if 1000 <= rounded < 1e9 else f"{rounded:.3g}x"
 
 

@@ -31,7 +31,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         else:
             _write_whole(path, content)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -56,7 +56,8 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def _unwritable(path: Path, error: Exception) -> InputError:
+def unwritable(path: Path, error: Exception) -> InputError:
+    """Why nothing can be written there."""
     said = getattr(error, "strerror", None) or str(error)
     blocked = isinstance(error, NotADirectoryError | FileExistsError)
     found = "a path that leads through a file" if blocked else f"{said[:1].lower()}{said[1:]}"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zerosim.errors import Finding
 from zerosim.report import waits
 from zerosim.report.bars import Part, Pen, bar
+from zerosim.report.calibration import measured
 from zerosim.report.comparison import render_comparison
 from zerosim.report.parts import memory_parts, time_parts
 from zerosim.report.tables import Column, clip, pad, table
@@ -25,6 +26,7 @@ from zerosim.views.summary import Summary, TierUse
 
 SCREEN = 45  # lines; notes and assumptions take what the rest leaves
 ASSUMPTIONS = 4  # lines kept for them
+WAITS = 2  # of unequal ranks for each other, told one by one
 CLASSES = 3  # of ranks, told one by one; of more the range
 UNCHANGED = " changes nothing in a step"  # how it is said that a key has no effect
 TIER_NAME = 14  # cells of "dram per node"
@@ -80,8 +82,9 @@ def _screen(summary: Summary, width: int, pen: Pen, layout: Layout) -> list[str]
     found = list(_findings(summary, width, pen, SCREEN - len(fixed) - 2 - kept, layout.hang))
     if layout.assumed:
         return [*fixed, *found, *_assumptions(summary, width, pen, SCREEN - len(fixed) - len(found))]
-    untold = f"{INDENT}and {counted(len(summary.assumptions), 'assumption')}, which --json shows"
-    return [*fixed, *found, *([untold] if summary.assumptions else [])]
+    several = len(summary.assumptions) + len(list(measured(summary.calibration)))
+    untold = f"{INDENT}and {counted(several, 'assumption')}, which --json shows"
+    return [*fixed, *found, *([untold] if several else [])]
 
 
 # --- sections --------------------------------------------------------------------------------------------------------
@@ -102,6 +105,7 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
     yield from wrapped("   ".join(map(unbroken, rates)), width, "")
     yield from _pipeline(summary, width)
     yield from _classes(summary, width)
+    yield from waits.unequal(summary, width, WAITS)
 
 
 def _pipeline(summary: Summary, width: int) -> Iterator[str]:
@@ -248,8 +252,8 @@ def _finding(finding: Finding, width: int, pen: Pen, hang: int) -> list[str]:
 
 
 def _assumptions(summary: Summary, width: int, pen: Pen, room: int) -> Iterator[str]:
-    """As many as the screen has room for; the others are counted."""
-    known = list(dict.fromkeys(summary.assumptions))
+    """What was measured, then as many as the screen has room for; the others are counted."""
+    known = list(dict.fromkeys((*measured(summary.calibration), *summary.assumptions)))
     if not known:
         return
     yield from heading("assumed", pen)

@@ -1,4 +1,4 @@
-"""Two sections of the screen: why the GPU waits, and who was slowed by whom.
+"""Sections of the screen: why the GPU waits, who was slowed by whom, and which ranks wait for which others.
 
 Rule: a wait and a loss name the resource that is behind them. Where room is short it goes without sharers and
 rate, never without what tells it from another: the direction, the node, how many there are.
@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from zerosim.report.bars import Pen
 from zerosim.report.parts import OUTSIDE_THE_GPU, OWN_CAUSES, cause_name, sharer_name
 from zerosim.report.tables import Column, cell_width, clip, pad, table
-from zerosim.report.words import INDENT, counted, heading, share
+from zerosim.report.words import INDENT, counted, heading, share, wrapped
 from zerosim.units import show_seconds
 from zerosim.views.contention import OTHER_RANKS, Loss
 from zerosim.views.stalls import WAIT_FOR_RANK, WAIT_FOR_STAGE, Stall
 from zerosim.views.summary import Summary
+from zerosim.views.waits import Wait
 
 HARDLY = 0.0005  # of the step: shown as 0.0 %, so not worth a line
 LOST_MUCH = 0.01  # of the step: worth a line of who lost to whom; a choice
@@ -53,6 +54,30 @@ def _because(stall: Stall, summary: Summary, room: int) -> str:
         slow = next((known.first_rank for known in summary.classes if known.name == stall.resource), None)
         return "" if slow is None else f"rank {slow} arrives last"
     return "" if stall.cause in OWN_CAUSES - {WAIT_FOR_STAGE} else shortened(stall.label, room)
+
+
+def unequal(summary: Summary, width: int, most: int) -> Iterator[str]:
+    """Which ranks wait for which others, how long, and for what of theirs: a line for each cause of waiting."""
+    waits: dict[tuple[str, str, str], list[Wait]] = {}
+    for wait in summary.waits:
+        if wait.seconds >= LOST_MUCH * summary.step_seconds:
+            waits.setdefault((wait.waited_for, wait.cause, wait.label), []).append(wait)
+    for alike in list(waits.values())[:most]:
+        yield from wrapped(_waited(alike, summary), width, "")
+    if len(waits) > most:
+        yield f"and {counted(len(waits) - most, 'such wait')} more"
+
+
+def _waited(alike: Sequence[Wait], summary: Summary) -> str:
+    """Waits of several classes for the same; the longest of them is told."""
+    longest = alike[0]
+    everyone = len(alike) == len(summary.classes) - 1 > 1
+    who = "all others" if everyone else ", ".join(wait.waiting for wait in alike)
+    for_whom = longest.waited_for + (", which comes late" if longest.cause == "late" else "")
+    exposed = max(wait.exposed_seconds for wait in alike)
+    open_to_sight = f"{show_seconds(exposed)} of it exposed" if exposed else "all of it hidden"
+    why = f": {longest.label}" if longest.label else ""
+    return f"{who}: {show_seconds(longest.seconds)} of waiting for {for_whom}, {open_to_sight}{why}"
 
 
 def contention(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:

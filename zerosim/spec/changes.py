@@ -72,7 +72,7 @@ def _put(tree: Any, path: Sequence[str], change: Change) -> None:
             raise _wrong(change, depth - 1, shown(tree), "a mapping, to set a key of it")
         key: Any = _index(tree, part, change, depth) if isinstance(tree, list) else part
         if depth == len(path) - 1:
-            tree[key] = change.value
+            tree[key] = deepcopy(change.value)  # which is the change's own, and may be made again
             return
         if isinstance(tree, dict) and tree.get(key) is None:
             tree[key] = {}

@@ -27,8 +27,10 @@ class Gpu:
     memory_bandwidth: float
     stream_efficiency: float  # fraction of memory_bandwidth that a copy reaches
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna"]
+    nvls: bool = True  # reductions inside the NVSwitch are allowed: NCCL_NVLS_ENABLE=0 and some containers forbid them
     p2p: bool = True  # peers reach each other over PCIe without a bounce through host memory
     grade: Grade = "E"
+    arithmetic: float = 1.0  # rate of products and attention, measured / as these figures have it (a calibration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class Nic:
 
     name: str
     efficiency: float  # achieved fraction for big messages
-    latency: float  # seconds of one inter-node hop inside a collective
+    latency: float  # seconds of a step between nodes inside a collective, small messages
+    large_latency: float  # and of large ones, which are set up first (NCCL's protocol Simple)
     transport: Literal["rdma", "tcp", "tcp_gpudirect"]
     grade: Grade = "E"
 

@@ -16,7 +16,7 @@ from zerosim.spec.devices import Device, Link
 from zerosim.spec.node import Node, full_name
 
 FabricKind = Literal["switch", "rail", "fat_tree"]
-SPINE = "spine0"
+CORE = "core0"
 MOST_NODES = 100_000  # servers; far beyond any cluster, so that a slip of the pen does not fill the memory
 
 
@@ -41,11 +41,12 @@ class Fabric(Protocol):
 
 @dataclass(frozen=True)
 class LeafFabric:
-    """Leaves of `leaf_nodes` servers under one non-blocking spine.
+    """Leaves of `leaf_nodes` servers under one non-blocking spine; NVLink domains of `rack` servers.
 
     `switch`: one leaf for all. `fat_tree`: a leaf for each `leaf_nodes` servers. `rail`: among `leaf_nodes` servers, a
-    leaf for each NIC index. A leaf's uplink carries the sum of its downlinks / oversubscription. `latency` is from port
-    to port through one switch; half of it lies on each link.
+    leaf for each NIC index. A leaf's uplink carries the sum of its downlinks / oversubscription. With `spine_nodes`
+    there is a spine for so many servers, and a core above the spines: a spine's uplink carries the uplinks of its
+    leaves / spine oversubscription. `latency` is from port to port through one switch; half of it lies on each link.
     """
 
     kind: FabricKind
@@ -53,24 +54,38 @@ class LeafFabric:
     latency: float
     oversubscription: float = 1.0
     leaf_nodes: int = 32
+    spine_nodes: int = 0
+    spine_oversubscription: float = 1.0
+    rack: int = 1
 
     @cached_property
     def rails(self) -> int:
-        most = max(len(node.ports) for node in self.nodes)
-        return max(most, 1) if self.kind == "rail" else 1
+        most = max((number + 1 for ports in self._ports.values() for _, number, _ in ports), default=1)
+        return most if self.kind == "rail" else 1
+
+    @cached_property
+    def _ports(self) -> dict[int, tuple[tuple[str, int, float], ...]]:
+        """The ports of each different node (by identity): name, number and rate. The number is that of the rail, also
+        where others are down."""
+        different = {id(node): node for node in self.nodes}
+        return {
+            key: tuple((nic, int(nic.removeprefix("nic")), rate) for nic, rate in node.ports)
+            for key, node in different.items()
+        }
 
     @cached_property
     def _downlinks(self) -> dict[str, float]:
         """The sum of the port rates of each leaf, in order of the leaves."""
         sums: defaultdict[int, float] = defaultdict(float)
         for host, node in enumerate(self.nodes):
-            for port, (_, rate) in enumerate(node.ports):
-                sums[self._leaf(host, port)] += rate
+            first = self._first_leaf(host)
+            for _, number, rate in self._ports[id(node)]:
+                sums[first + number % self.rails] += rate
         return {f"leaf{leaf}": sums[leaf] for leaf in sorted(sums)}
 
-    def _leaf(self, host: int, port: int) -> int:
-        group = 0 if self.kind == "switch" else host // self.leaf_nodes
-        return group * self.rails + port % self.rails
+    def _first_leaf(self, host: int) -> int:
+        """The leaf of the first rail."""
+        return 0 if self.kind == "switch" else host // self.leaf_nodes * self.rails
 
     def switches(self) -> tuple[Device, ...]:
         return self._switches
@@ -78,30 +93,75 @@ class LeafFabric:
     @cached_property
     def _switches(self) -> tuple[Device, ...]:
         leaves = tuple(Device(name, "leaf", None) for name in self._downlinks)
-        return (*leaves, Device(SPINE, "spine", None)) if len(leaves) > 1 else leaves
+        spines = tuple(Device(name, "spine", None) for name in self._spines) if len(leaves) > 1 else ()
+        core = (Device(CORE, "spine", None),) if len(spines) > 1 else ()
+        racks = (host // self.rack for host, node in enumerate(self.nodes) if node.outward)
+        return (*leaves, *spines, *core, *(Device(_nvswitch(rack), "nvswitch", None) for rack in dict.fromkeys(racks)))
+
+    @cached_property
+    def _spines(self) -> dict[str, float]:
+        """The sum of the leaves' uplinks of each spine, in order of the spines."""
+        sums: defaultdict[str, float] = defaultdict(float)
+        for leaf, down in self._downlinks.items():
+            sums[self._spine(leaf)] += down / self.oversubscription
+        return dict(sums)
+
+    def _spine(self, leaf: str) -> str:
+        first = int(leaf.removeprefix("leaf")) // self.rails * self.leaf_nodes  # the first server on the leaf
+        return f"spine{first // self.spine_nodes if self.spine_nodes else 0}"
 
     def links(self, hosts: Collection[int]) -> list[Link]:
         down = [link for host in hosts for link in self._down(host)]
         below = dict.fromkeys(link.target for link in down if link.target in self._downlinks)
         used = below if hosts else self._downlinks
-        return down + [link for leaf in used for link in self._up(leaf)]
+        up = [link for leaf in used for link in self._up(leaf)]
+        spines = dict.fromkeys(link.target for link in up if link.target in self._spines)
+        return [*down, *up, *(link for spine in spines for link in self._above(spine)), *self._outward(hosts)]
 
     def _down(self, host: int) -> Iterator[Link]:
-        for port, (nic, rate) in enumerate(self.nodes[host].ports):
-            yield from both_ways(full_name(nic, host), f"leaf{self._leaf(host, port)}", rate, self.latency / 2)
+        first = self._first_leaf(host)
+        for nic, number, rate in self._ports[id(self.nodes[host])]:
+            leaf = f"leaf{first + number % self.rails}"
+            yield from both_ways(full_name(nic, host), leaf, rate, self.latency / 2)
 
     def _up(self, leaf: str) -> Iterator[Link]:
         if len(self._downlinks) > 1:
-            yield from both_ways(leaf, SPINE, self._downlinks[leaf] / self.oversubscription, self.latency / 2)
+            rate = self._downlinks[leaf] / self.oversubscription
+            yield from both_ways(leaf, self._spine(leaf), rate, self.latency / 2)
+
+    def _above(self, spine: str) -> Iterator[Link]:
+        if len(self._spines) > 1:
+            yield from both_ways(spine, CORE, self._spines[spine] / self.spine_oversubscription, self.latency / 2)
+
+    def _outward(self, hosts: Collection[int]) -> Iterator[Link]:
+        """NVLinks to the switches of the racks, both ways."""
+        for host in hosts:
+            for link in self.nodes[host].outward:
+                gpu, switch = full_name(link.source, host), _nvswitch(host // self.rack)
+                yield replace(link, source=gpu, target=switch)
+                yield replace(link, source=switch, target=gpu)
+
+    def beside(self, host: int, level: int) -> range:
+        """The servers below the same leaf (1), or spine (2)."""
+        several = self.leaf_nodes if level == 1 else self.spine_nodes
+        size = several if several and self.kind != "switch" else len(self.nodes)
+        first = host // size * size
+        return range(first, min(first + size, len(self.nodes)))
 
     def position(self, host: int) -> Hashable:
-        return self.oversubscription  # uplink / downlinks is the same on every leaf
+        """Uplink / downlinks is the same on every leaf; a rack may be filled in part."""
+        first = host // self.rack * self.rack
+        return self.oversubscription, min(self.rack, len(self.nodes) - first)
 
     def joins_nvlink(self) -> bool:
-        return False
+        return self.rack > 1
 
     def among(self, nodes: tuple[Node, ...]) -> Fabric:
         return replace(self, nodes=nodes)
+
+
+def _nvswitch(rack: int) -> str:
+    return f"nvswitch{rack}"
 
 
 def both_ways(a: str, b: str, bandwidth: float, latency: float) -> tuple[Link, Link]:

@@ -13,7 +13,7 @@ from zerosim import catalog
 from zerosim.errors import Problem, nearest
 from zerosim.spec.devices import Drive, Gpu, Nic, Socket
 from zerosim.spec.document import Document, Path
-from zerosim.spec.topology_schema import DeviceSpec, GpuFigures, GpuSpec, NicSpec, NvmeSpec, SocketSpec
+from zerosim.spec.topology_schema import DeviceSpec, GpuFigures, GpuSpec, NvmeSpec, PortFigures, SocketSpec
 from zerosim.units import show_flops, show_rate
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -101,6 +101,7 @@ def _with_figures(base: Gpu | None, said: GpuFigures, remarks: Remarks, path: Pa
         stream_efficiency=base.stream_efficiency,
         architecture=said.architecture or base.architecture,
         p2p=base.p2p if said.p2p is None else said.p2p,
+        nvls=base.nvls if said.nvls is None else said.nvls,
         grade="user",
     )
 
@@ -129,7 +130,7 @@ def _peaks(
     return peaks
 
 
-def nic_figures(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
+def nic_figures(spec: PortFigures, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
     """Figures and rate of a port: by name, or the nearest of its kind."""
     chosen = _named_nic(spec, remarks, path) if spec.device else _nearest_nic(spec, remarks, path)
     if chosen is None:
@@ -138,10 +139,12 @@ def nic_figures(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, float
     if spec.efficiency is None and spec.latency is None:
         return figures, rate
     delay = figures.latency if spec.latency is None else spec.latency
-    return replace(figures, efficiency=spec.efficiency or figures.efficiency, latency=delay, grade="user"), rate
+    large = delay + figures.large_latency - figures.latency
+    own = replace(figures, efficiency=spec.efficiency or figures.efficiency, latency=delay, large_latency=large)
+    return replace(own, grade="user"), rate
 
 
-def _named_nic(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
+def _named_nic(spec: PortFigures, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
     entry = catalog.nics().get(spec.device or "")
     if entry is None:
         remarks.unknown((*path, "device"), spec.device or "", "a port of the catalogue", list(catalog.nics()))
@@ -151,7 +154,7 @@ def _named_nic(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, float]
     return entry.figures, spec.bandwidth or entry.bandwidth
 
 
-def _nearest_nic(spec: NicSpec, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
+def _nearest_nic(spec: PortFigures, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:
     if spec.bandwidth is None:
         remarks.wrong((*path, "bandwidth"), "nothing", 'the rate of a port such as "200 Gbps"')
     if spec.kind is None:

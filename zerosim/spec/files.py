@@ -16,15 +16,21 @@ _NAME_SHOWN = 80  # characters of a path in a message
 def read_text(path: str | Path) -> str:
     """The text of a file, without a byte order mark. An empty file is a mistake: nothing can be meant by it."""
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte {error.object[error.start]:#04x} at offset {error.start}, which is no text"
         raise InputError([Problem(_shown(path), found=found, expected="UTF-8")]) from None
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise InputError([_unreadable(Path(path), error)]) from None
     if not text.strip():
         raise InputError([Problem(_shown(path), found="an empty file", expected="YAML or JSON", line=1, column=1)])
     return text
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """What stands in a file."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise InputError([_unreadable(Path(path), error)]) from None
 
 
 def is_file(path: Path) -> bool:

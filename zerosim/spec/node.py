@@ -19,11 +19,15 @@ from zerosim.spec.routes import device_at, link_at, seconds, shortest
 
 @dataclass(frozen=True)
 class Node:
-    """GPUs stand in rank order among `devices`; `ports` are the rates of the network ports by name of their NIC."""
+    """GPUs stand in rank order among `devices`; `ports` are the rates of the network ports by name of their NIC.
+
+    `outward`: links from its GPUs to an NVSwitch that it shares with the other servers of a rack.
+    """
 
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
     ports: tuple[tuple[str, float], ...] = ()
+    outward: tuple[Link, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:
@@ -47,6 +51,7 @@ class Node:
             self,
             devices=tuple(device for device in self.devices if device.name not in idle),
             links=tuple(link for link in self.links if not {link.source, link.target} & idle),
+            outward=tuple(link for link in self.outward if link.source not in idle),
         )
 
     def port_of(self, name: str) -> str | None:
@@ -83,7 +88,8 @@ class Node:
         devices = Counter(_nameless(device) for device in self.devices)
         links = Counter((kinds[link.source], kinds[link.target], _rates(link)) for link in self.links)
         ports = Counter(rate for _, rate in self.ports)
-        return tuple(frozenset(held.items()) for held in (devices, links, ports))
+        outward = Counter(map(_rates, self.outward))
+        return tuple(frozenset(held.items()) for held in (devices, links, ports, outward))
 
     @cached_property
     def rank_kinds(self) -> tuple[Hashable, ...]:
@@ -99,7 +105,8 @@ class Node:
         return (shortest(self.graph, gpu, near[0]) or ()) if near else ()
 
     def _nvlinks(self, gpu: str) -> Hashable:
-        links = (link_at(self.graph, gpu, peer) for peer in self.graph[gpu])
+        links = [link_at(self.graph, gpu, peer) for peer in self.graph[gpu]]
+        links += [link for link in self.outward if link.source == gpu]
         return frozenset(Counter(_rates(link) for link in links if link.kind == "nvlink").items())
 
     def _shared(self, way: tuple[Link, ...], behind: Counter[str]) -> Hashable:

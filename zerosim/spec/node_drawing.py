@@ -6,17 +6,18 @@ switch hangs on a socket or on another switch. The catalogue fills in what the t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import Literal
 
 from zerosim import catalog
-from zerosim.spec.devices import Device, Link, LinkKind, Socket
+from zerosim.spec.devices import Device, Link, LinkKind, Nic, Socket
+from zerosim.spec.document import Path
 from zerosim.spec.figures import Remarks, drive_figures, gpu_figures, nic_figures, socket_figures
 from zerosim.spec.node import Node
+from zerosim.spec.nvlink_wiring import RACK, SWITCH, wires
 from zerosim.spec.pcie_tree import Branch, branches, check, holder
-from zerosim.spec.topology_schema import GpuSpec, NodeSpec, OverrideSpec, PcieSpec, SocketSpec
+from zerosim.spec.topology_schema import GpuSpec, NicSpec, NodeSpec, OverrideSpec, PcieSpec, SocketSpec
 from zerosim.units import show_rate
 
 MICROSECOND = 1e-6
@@ -27,14 +28,16 @@ PLAIN_PCIE: Mapping[bool, int] = {False: 4, True: 5}  # by whether the GPU has N
 
 def draw(spec: NodeSpec, remarks: Remarks, single: Mapping[int, tuple[OverrideSpec, int]]) -> Node | None:
     """The server of a template; `single` are the overrides (and their places) of single GPUs. None if it cannot be."""
-    drawing = _Drawing(spec, remarks)
+    drawing = _Drawing(spec, remarks, single)
     drawing.sockets()
-    drawing.gpus(single)
+    drawing.gpus()
     drawing.nvlink()
     drawing.pcie()
     drawing.nics()
     drawing.nvme()
-    return None if remarks.problems else Node(tuple(drawing.devices), tuple(drawing.links), tuple(drawing.ports))
+    if remarks.problems:
+        return None
+    return Node(tuple(drawing.devices), tuple(drawing.links), tuple(drawing.ports), tuple(drawing.outward))
 
 
 def latency(kind: str) -> float:
@@ -46,10 +49,11 @@ def latency(kind: str) -> float:
 class _Drawing:
     """The sheet on which a server is drawn."""
 
-    def __init__(self, spec: NodeSpec, remarks: Remarks) -> None:
-        self.spec, self.remarks = spec, remarks
+    def __init__(self, spec: NodeSpec, remarks: Remarks, single: Mapping[int, tuple[OverrideSpec, int]]) -> None:
+        self.spec, self.remarks, self.single = spec, remarks, single
         self.devices: list[Device] = []
         self.links: list[Link] = []
+        self.outward: list[Link] = []  # NVLinks to the switch of a rack
         self.ports: list[tuple[str, float]] = []
         device = spec.gpus.device
         known = isinstance(device, str) and device in catalog.gpus()
@@ -89,7 +93,10 @@ class _Drawing:
     def _switch_of(self, key: Literal["gpus", "nics"], index: int, count: int) -> str:
         """What a GPU or NIC hangs on."""
         switch = holder(self.switches, key, index)
-        return f"socket{index * len(self.cpus) // count}" if switch is None else f"pcie{switch}"
+        if switch is not None:
+            return f"pcie{switch}"
+        evenly = index * len(self.cpus) // count
+        return f"socket{next((n for n, cpu in enumerate(self.cpus) if index in getattr(cpu, key)), evenly)}"
 
     # --- sockets and memory ---
 
@@ -131,16 +138,15 @@ class _Drawing:
 
     # --- GPUs ---
 
-    def gpus(self, single: Mapping[int, tuple[OverrideSpec, int]]) -> None:
+    def gpus(self) -> None:
         figures = gpu_figures(self.spec.gpus, self.remarks, ("gpus",))
         for index in range(self.spec.gpus.count if figures else 0):
             own, compute = figures, self.spec.gpus.compute
-            if index in single:
-                override, place = single[index]
+            if index in self.single:
+                override, place = self.single[index]
                 compute = override.compute or compute
                 if override.device is not None:
-                    elsewhere = Remarks(self.remarks.document, ("overrides", place), (), self.remarks.problems)
-                    own = gpu_figures(GpuSpec(device=override.device), elsewhere, ())
+                    own = gpu_figures(GpuSpec(device=override.device), self._of_one(place), ())
             if own is not None:
                 self.devices.append(Device(f"gpu{index}", "gpu", None, own, own.memory_bytes, compute))
 
@@ -159,38 +165,13 @@ class _Drawing:
             self.remarks.note(f"NVLink of {show_rate(rate)} per GPU and direction; {self.spec.gpus.device} has {usual}")
         delay = latency("nvlink") if said.latency is None else said.latency
         generation = said.generation or self.gpu_ports.nvlink_generation or None
-        for a, b, share in self._nvlinks(self.spec.gpus.count):
-            self.links.append(Link(a, b, "nvlink", rate * share, delay, generation=generation))
-
-    def _nvlinks(self, count: int) -> list[tuple[str, str, float]]:
-        """From, to, and what share of a GPU's NVLink bandwidth lies on that link."""
-        gpus = [f"gpu{index}" for index in range(count)]
-        match self.spec.nvlink.kind:
-            case "switch":
-                self.devices.append(Device("nvswitch0", "nvswitch", None))
-                ends = [(gpu, "nvswitch0") for gpu in gpus]
-                return [(a, b, 1.0) for pair in ends for a, b in permutations(pair)]
-            case "mesh":
-                return [(a, b, 1.0 / (count - 1)) for a, b in permutations(gpus, 2)]
-            case _:
-                return self._pairs(count)
-
-    def _pairs(self, count: int) -> list[tuple[str, str, float]]:
-        given = self.spec.nvlink.pairs
-        pairs = given if given is not None else [[first, first + 1] for first in range(0, count - 1, 2)]
-        links: Counter[int] = Counter()
-        for index, (a, b, *number) in enumerate(pairs):
-            at = ("nvlink", "pairs", index)
-            if number and number[0] < 1:
-                self.remarks.wrong((*at, 2), str(number[0]), "at least 1 link")
-            elif a == b or max(a, b) >= count:
-                self.remarks.wrong(at, f"[{a}, {b}]", f"two different GPUs from 0 to {count - 1}")
-            elif any({a, b} == set(other[:2]) for other in pairs[:index]):
-                self.remarks.wrong(at, f"[{a}, {b}] again", "each pair once; a third number is how many links join it")
-            links.update(dict.fromkeys((a, b), number[0] if number else 1))
-        most = max(links.values(), default=0) or 1
-        shares = [(f"gpu{a}", f"gpu{b}", (number[0] if number else 1) / most) for a, b, *number in pairs]
-        return [(a, b, share) for one, other, share in shares for a, b in permutations((one, other))]
+        own = {f"gpu{gpu}": o.nvlink.bandwidth or rate for gpu, (o, _) in self.single.items() if o.nvlink}
+        if said.kind == "switch" and said.hosts == 1:
+            self.devices.append(Device(SWITCH, "nvswitch", None))
+        for a, b, share in wires(said, self.spec.gpus.count, self.remarks):
+            least = min(rate, own.get(a, rate), own.get(b, rate))
+            drawn = self.links if b != RACK else self.outward
+            drawn.append(Link(a, b, "nvlink", least * share, delay, generation=generation))
 
     # --- PCIe ---
 
@@ -199,9 +180,8 @@ class _Drawing:
             most = f"at most {show_rate(self.paper_rate)}, as {self.pcie_name}"
             self.remarks.wrong(("pcie", "bandwidth"), show_rate(self.pcie_rate), most)
         gpus = self.spec.gpus.count
-        check(self.switches, "gpus", gpus, self.remarks)
-        check(self.switches, "nics", self.spec.nics.count if self.spec.nics else 0, self.remarks)
-        delay = latency(f"pcie{self.generation}")
+        check(self.switches, self.cpus, "gpus", gpus, self.remarks)
+        check(self.switches, self.cpus, "nics", self.spec.nics.count if self.spec.nics else 0, self.remarks)
         for index, branch in enumerate(self.switches):
             above = self._above(branch)
             if above:
@@ -212,7 +192,32 @@ class _Drawing:
             if self.c2c:
                 self._c2c(f"gpu{index}", above)
             else:
-                self._pcie(f"gpu{index}", above, delay)
+                self._lane(index, above)
+
+    def _lane(self, gpu: int, above: str) -> None:
+        """The PCIe link of a GPU; one may have trained down to fewer lanes or an older generation."""
+        generation, rate = self._own_generation(), self.pcie_rate
+        if generation < self.generation:
+            rate = min(rate, catalog.pcie_bandwidth(generation, (self.spec.pcie or PcieSpec()).lanes))
+        override, place = self.single.get(gpu, (None, 0))
+        if override and override.pcie:
+            said, plain = override.pcie, self.spec.pcie or PcieSpec()
+            generation = said.generation or generation
+            lanes = said.lanes if "lanes" in said.model_fields_set else plain.lanes
+            rate = said.bandwidth or min(rate, catalog.pcie_bandwidth(generation, lanes))
+            if rate > self.pcie_rate:
+                most = f"at most {show_rate(self.pcie_rate)}, as the other GPUs have"
+                self._of_one(place).wrong(("pcie", "bandwidth"), show_rate(rate), most)
+        self._both(f"gpu{gpu}", above, "pcie", rate, latency(f"pcie{generation}"), generation=generation)
+
+    def _own_generation(self) -> int:
+        """The PCIe of the GPUs: where an override gives a server GPUs of another kind, no more than these have."""
+        most = self.gpu_ports.pcie_generation if self.remarks.over else 0
+        return min(self.generation, most or self.generation)
+
+    def _of_one(self, place: int) -> Remarks:
+        """Where remarks on the override of a single GPU go."""
+        return Remarks(self.remarks.document, ("overrides", place), (), self.remarks.problems)
 
     def _above(self, branch: Branch) -> str:
         """What a switch hangs on; nothing where that is a mistake."""
@@ -240,19 +245,40 @@ class _Drawing:
         known = nic_figures(said, self.remarks, ("nics",)) if said and said.count else None
         if said is None or known is None:
             return
-        figures, rate = known
-        if rate > self.pcie_rate:
-            most = f"at most {show_rate(self.pcie_rate, bits=True)}, which {self.pcie_name} carries"
-            self.remarks.wrong(("nics", "bandwidth"), show_rate(rate, bits=True), most)
+        self._fits(known[1], ("nics",))
+        unlike = self._unlike(said)
         if said.socket is not None and not self._has_socket(said.socket, ("nics", "socket")):
             return
-        for index in range(said.count):
+        for place, port in enumerate(said.down):
+            if port >= said.count:
+                self.remarks.wrong(("nics", "down", place), f"NIC {port}", f"a NIC from 0 to {said.count - 1}")
+        for index in [port for port in range(said.count) if port not in said.down]:
             name, above = f"nic{index}", self._switch_of("nics", index, said.count)
             if said.socket is not None and above.startswith("socket"):
                 above = f"socket{said.socket}"
+            figures, rate = unlike.get(index, known)
             self.devices.append(Device(name, "nic", None, figures))
             self._pcie(name, above, latency(f"pcie{self.generation}"))
             self.ports.append((name, rate))
+
+    def _fits(self, rate: float, at: Path) -> None:
+        if rate > self.pcie_rate:
+            most = f"at most {show_rate(self.pcie_rate, bits=True)}, which {self.pcie_name} carries"
+            self.remarks.wrong((*at, "bandwidth"), show_rate(rate, bits=True), most)
+
+    def _unlike(self, said: NicSpec) -> dict[int, tuple[Nic, float]]:
+        """Figures and rates of the ports that are not as the others."""
+        found: dict[int, tuple[Nic, float]] = {}
+        for place, other in enumerate(said.unlike):
+            at = ("nics", "unlike", place)
+            known = nic_figures(other, self.remarks, at)
+            if known is not None:
+                self._fits(known[1], at)
+                found.update(dict.fromkeys(other.nics, known))
+            for number, port in enumerate(other.nics):
+                if port >= said.count:
+                    self.remarks.wrong((*at, "nics", number), f"NIC {port}", f"a NIC from 0 to {said.count - 1}")
+        return found
 
     def nvme(self) -> None:
         number = 0

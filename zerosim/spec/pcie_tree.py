@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from zerosim.spec.document import Path
 from zerosim.spec.figures import Remarks
-from zerosim.spec.topology_schema import SwitchSpec
+from zerosim.spec.topology_schema import SocketSpec, SwitchSpec
 
 
 class Branch(NamedTuple):
@@ -46,16 +46,23 @@ def holder(tree: Sequence[Branch], key: Literal["gpus", "nics"], index: int) -> 
     return next((number for number, branch in enumerate(tree) if index in getattr(branch.spec, key)), None)
 
 
-def check(tree: Sequence[Branch], key: Literal["gpus", "nics"], count: int, remarks: Remarks) -> None:
-    """Each GPU (or port) that is named exists, and is named once."""
+def check(
+    tree: Sequence[Branch], sockets: Sequence[SocketSpec], key: Literal["gpus", "nics"], count: int, remarks: Remarks
+) -> None:
+    """Each GPU (or port) that a switch or a socket names exists, and is named once."""
     what = {"gpus": "GPU", "nics": "NIC"}[key]
     seen: dict[int, str] = {}
-    for branch in tree:
-        for place, index in enumerate(getattr(branch.spec, key)):
-            at = (*branch.path, key, place)
+    named: list[tuple[Path, str, tuple[int, ...]]] = [
+        *((branch.path, f"switch {branch.number}", getattr(branch.spec, key)) for branch in tree),
+        *((("sockets", number), f"socket {number}", getattr(cpu, key)) for number, cpu in enumerate(sockets)),
+    ]
+    for path, holder_name, indices in named:
+        for place, index in enumerate(indices):
+            at = (*path, key, place)
             lost = index >= count and remarks.over  # an override may have fewer than the template
             if not 0 <= index < count and not lost:
                 remarks.wrong(at, f"{what} {index}", f"a {what} from 0 to {count - 1}" if count else f"no {what}")
             elif index in seen:
-                remarks.wrong(at, f"{what} {index}, which switch {seen[index]} has", f"each {what} on one switch")
-            seen.setdefault(index, branch.number)
+                where = "on one switch" if path[0] == "pcie" else "on one socket or switch"
+                remarks.wrong(at, f"{what} {index}, which {seen[index]} has", f"each {what} {where}")
+            seen.setdefault(index, holder_name)

@@ -13,8 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from zerosim.errors import Finding, InputError
-from zerosim.spec.changes import parse_change
+from zerosim.errors import InputError
+from zerosim.spec.calibration import Calibration
+from zerosim.spec.calibration_file import read_calibration
+from zerosim.spec.changes import Change, parse_change
 from zerosim.spec.document import Document, by_place
 from zerosim.spec.launch_file import LaunchRead, read_launch
 from zerosim.spec.loading import Schema, Whole, validated
@@ -53,14 +55,15 @@ class ScenarioSchema(Schema):
     title: Annotated[str, AfterValidator(_one_line)] = ""
     nodes: _Positive | None = None
     gpus: _Positive | None = None
-    calibration: str | None = None
+    calibration: str | dict[str, Any] | None = None
     launch: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
 
 
-def read(document: Document, base: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+def read(document: Document, base: Path, changes: Sequence[str | Change] = ()) -> dict[str, Any]:
     """The fields of a Scenario, or an InputError with all problems."""
-    notebook = Notebook(Parts.of(document, base, [parse_change(text) for text in changes]))
+    made = [parse_change(change) if isinstance(change, str) else change for change in changes]
+    notebook = Notebook(Parts.of(document, base, made))
     values = _values(notebook)
     if notebook.problems:
         sources = list(dict.fromkeys([document.source, *(problem.source for problem in notebook.problems)]))
@@ -80,6 +83,7 @@ def _values(book: Notebook) -> dict[str, Any]:
     around = Around(topology, model, settings)
     run = book.attempt(lambda: read_strategy(book, around)) if book.has("strategy") else None
     launch = book.attempt(lambda: _launch(book, run.strategy if run else DeepSpeed()))
+    calibration = book.attempt(lambda: _calibration(book.parts)) if book.has("calibration", str) else None
     if run and topology:
         book.attempt(lambda: _tiers(book.document, run.strategy, topology))
     if settings and model:
@@ -94,10 +98,9 @@ def _values(book: Notebook) -> dict[str, Any]:
     book.assumptions += [text for text in (said, launch.assumption) if text] + [*topology.notes, *model.notes]
     book.findings += [*training_findings(training), *launch.findings]
     book.findings += idle_versions(book.section(VERSIONS) or {}, strategy)
-    calibration = _calibration(book, head)
     title = head.title or Path(book.document.source).stem
     machine_text, model_text = book.parts.plain_topology(), book.parts.plain_model(model.name)
-    text = scenario_text(title, machine_text, head.nodes, head.gpus, model_text, training, strategy, calibration,
+    text = scenario_text(title, machine_text, head.nodes, head.gpus, model_text, training, strategy, head.calibration,
                          launch.launch if book.section("launch") else None)  # fmt: skip
     return {
         "title": title,
@@ -170,9 +173,6 @@ def _playable(document: Document, micro_steps: int, model: Model) -> bool:
     return True
 
 
-def _calibration(book: Notebook, head: ScenarioSchema) -> str | None:
-    if head.calibration is None:
-        return None
-    message = f"calibration: {head.calibration} is not read; all constants are the catalogue's."
-    book.findings.append(Finding("not-modelled", "warning", message))
-    return str(book.parts.base / head.calibration)
+def _calibration(parts: Parts) -> Calibration:
+    """What `zerosim calibrate` wrote, or the same inline."""
+    return read_calibration(parts.calibration())

@@ -28,6 +28,7 @@ from zerosim.spec.topology_file import find_topology, topology_names
 
 Place = tuple[str, ...]
 TOPOLOGY, MODEL, DEEPSPEED, FSDP = ("topology",), ("model",), ("strategy", "deepspeed"), ("strategy", "fsdp")
+CALIBRATION: Place = ("calibration",)
 FSDP_FILE = (*FSDP, "config_file")
 _PLACES: tuple[Place, ...] = (TOPOLOGY, MODEL, DEEPSPEED, FSDP, FSDP_FILE)
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -124,6 +125,11 @@ class Parts:
         else:
             raise self._no_such_name(MODEL, "a model: a name, a path to a config.json or a mapping", known)
         return self._changed(MODEL, document, _in_config(document, self.inside(MODEL)))
+
+    def calibration(self) -> Document:
+        """What was measured of the machine."""
+        given = self.given(CALIBRATION)
+        return read(self._path(CALIBRATION, given)) if isinstance(given, str) else self.document.below(*CALIBRATION)
 
     def deepspeed(self) -> Part:
         """The DeepSpeed configuration."""

@@ -20,7 +20,7 @@ from zerosim.spec.training import Training
 
 def scenario_text(
     title: str, topology: Any, nodes: int | None, gpus: int | None, model: Any, training: Training, strategy: Strategy,
-    calibration: str | None = None, launch: Launch | None = None,
+    calibration: Any = None, launch: Launch | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A whole scenario; topology and model, which have no other form, as they were given; `launch` if it was given."""
     text = {

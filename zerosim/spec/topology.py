@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -19,7 +19,7 @@ import networkx as nx
 
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.devices import Device, DeviceKind, Drive, Gpu, Grade, Link, LinkKind, Nic, Socket
-from zerosim.spec.fabric import MOST_NODES, DrawnFabric, Fabric
+from zerosim.spec.fabric import MOST_NODES, DrawnFabric, Fabric, LeafFabric
 from zerosim.spec.node import Node, graph_of, nvlink_domains, place, place_link
 from zerosim.spec.routes import device_at, link_at, shortest
 
@@ -101,7 +101,7 @@ class Topology:
     def _route(self, a: str, b: str) -> tuple[Link, ...]:
         (host, local), (other, target) = self._split(a), self._split(b)
         way: tuple[Link, ...] | None = None
-        if host is not None and host == other:
+        if host is not None and host == other and not self.nodes[host].outward:
             inside = shortest(self.nodes[host].graph, local, target)
             way = None if inside is None else tuple(place_link(link, host) for link in inside)
         if way is None:
@@ -142,13 +142,24 @@ class Topology:
 
     def nvlink_domains(self) -> tuple[tuple[int, ...], ...]:
         """Ranks joined by NVLink; those without are alone."""
+        if isinstance(self.fabric, LeafFabric):
+            return tuple(sorted(self._domains(self.fabric.rack)))
         if self.fabric.joins_nvlink():
             return nvlink_domains(self.graph, [gpu.name for gpu in self.gpus])
-        return tuple(
-            tuple(first + gpu for gpu in domain)
-            for first, node in zip(self._first_ranks, self.nodes, strict=False)
-            for domain in node.nvlink_domains
-        )
+        return tuple(sorted(self._domains(1)))
+
+    def _domains(self, rack: int) -> Iterator[tuple[int, ...]]:
+        """The NVLink domains of servers, of which `rack` at a time share an NVSwitch."""
+        shared: dict[int, list[int]] = {}
+        for host, (first, node) in enumerate(zip(self._first_ranks, self.nodes, strict=False)):
+            joined = {link.source for link in node.outward}
+            inside = [gpu for gpu, device in enumerate(node.gpus) if device.name in joined]
+            if inside:
+                shared.setdefault(host // rack, []).extend(first + gpu for gpu in inside)
+            for domain in node.nvlink_domains:
+                if not set(domain) <= set(inside):
+                    yield tuple(first + gpu for gpu in domain)
+        yield from map(tuple, shared.values())
 
     def rank_classes(self) -> tuple[tuple[int, ...], ...]:
         """Ranks that no measurement could tell apart: equal GPUs in equal surroundings of equal nodes."""

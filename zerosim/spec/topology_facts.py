@@ -25,7 +25,7 @@ def in_a_line(topology: Topology) -> str:
     """GPUs, NVLink and network of the first server, which the others are like."""
     node = topology.nodes[0]
     cards = Counter(gpu.figures.name for gpu in node.gpus if isinstance(gpu.figures, Gpu))
-    ports = Counter(f"{name} {show_rate(rate, bits=True)}" for name, rate in _ports(node))
+    ports = Counter(f"{name} {show_rate(rate, bits=True)}" for name, rate in _ports(topology))
     parts = [*(f"{count} x {name}" for name, count in cards.items()), _nvlink(node)]
     parts += [f"{count} x {port}" for port, count in ports.items()] or ["no network"]
     servers = len(topology.nodes)
@@ -67,6 +67,7 @@ def _node_data(topology: Topology, host: int, kinds: list[int]) -> dict[str, Any
         "devices": [_device_data(device) for device in node.devices],
         "links": [asdict(link) for link in node.links],
         "ports": dict(node.ports),
+        "outward": [asdict(link) for link in node.outward],
     }
 
 
@@ -84,19 +85,20 @@ def _kinds(topology: Topology) -> list[tuple[int, int]]:
     return list(Counter(map(topology.nodes.index, topology.nodes)).items())
 
 
-def _ports(node: Node) -> Iterator[tuple[str, float]]:
-    """Network ports by the name of their figures, with their rates."""
-    rates = dict(node.ports)
-    for nic in node.of_kind("nic"):
+def _ports(topology: Topology) -> Iterator[tuple[str, float]]:
+    """Network ports of the first server by the name of their figures, with their rates."""
+    rates = {link.source: link.bandwidth for link in topology.fabric.links((0,)) if link.kind == "network"}
+    for nic in topology.nodes[0].of_kind("nic"):
         if isinstance(nic.figures, Nic):
-            yield nic.figures.name, rates.get(nic.name, 0.0)
+            yield nic.figures.name, rates.get(f"0.{nic.name}", 0.0)
 
 
 def _nvlink(node: Node) -> str:
     """All NVLink of the first GPU together."""
     first = node.gpus[0].name
     for kind in ("nvlink", "c2c"):
-        rate = sum(link.bandwidth for link in node.links if link.kind == kind and link.source == first)
+        links = (*node.links, *node.outward)
+        rate = sum(link.bandwidth for link in links if link.kind == kind and link.source == first)
         if rate:
             return f"{WIRES[kind]} {show_rate(rate)}"
     return "no NVLink"
@@ -114,6 +116,9 @@ def _fabric(topology: Topology) -> str:
     if fabric.kind == "switch":
         return f"one switch for all nodes, {delay}"
     spread = f"oversubscription {fabric.oversubscription:g}"
+    if fabric.spine_nodes:
+        above = f"oversubscription {fabric.spine_oversubscription:g}"
+        spread += f", spines of {_number(fabric.spine_nodes, 'node')}, {above}"
     return f"{FABRICS[fabric.kind]} of {_number(fabric.leaf_nodes, 'node')}, {spread}, {delay}"
 
 
@@ -126,13 +131,15 @@ def _node(topology: Topology, host: int) -> Iterator[str]:
             (device, outward.get(f"{host}.{device.name}", memory.get(device.name, 0.0)))
             for device in node.of_kind(kind)
         ]
-        for said, count in Counter(_said(device, rate) for device, rate in rates).items():
-            yield f"{count} x {said}"
-    for said, count in Counter(_wire(link) for link in node.links if link.kind in WIRES).items():
-        yield f"{count // 2} x {said}"
+        for words, count in Counter(said(device, rate) for device, rate in rates).items():
+            yield f"{count} x {words}"
+    for words, count in Counter(_wire(link) for link in node.links if link.kind in WIRES).items():
+        yield f"{count // 2} x {words}"
+    for words, count in Counter(map(_wire, node.outward)).items():
+        yield f"{count} x {words}, to the switch of the rack"
 
 
-def _said(device: Device, rate: float) -> str:
+def said(device: Device, rate: float) -> str:
     """A device in a few words; `rate` is that of the port of a NIC, or of memory."""
     size = show_size(device.capacity)
     match device.figures:

@@ -6,10 +6,11 @@ that an override makes different becomes another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from zerosim import catalog
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec import graph_form
 from zerosim.spec.document import Document, by_place, shown
@@ -22,6 +23,7 @@ from zerosim.spec.topology import Topology
 from zerosim.spec.topology_schema import GraphSpec, NodeSpec, OverrideSpec, TemplateSpec
 
 PACKAGE = Path(__file__).resolve().parents[1]
+OF_LINKS = {"nvlink": {"bandwidth"}, "pcie": {"generation", "lanes", "bandwidth"}}  # what is said of one GPU's
 PLACES = (PACKAGE.parent / "topologies", PACKAGE / "topologies_data")  # beside the package, or installed in it
 
 
@@ -70,17 +72,47 @@ def _read_template(document: Document) -> Topology:
         nodes[host] = _overridden(spec.node, overrides, changed)
         problems += [problem for problem in changed.problems if problem not in problems]
         notes += [note for note in changed.notes if note not in notes]
-    if spec.node.count > 1 and template is not None and not template.ports:
-        problems.append(document.problem(("node",), "no nics", f"nics, which join the {spec.node.count} nodes"))
+    problems += _of_network(spec, nodes, document)
     if problems:
         raise InputError(sorted(problems, key=by_place))
     return _assembled(spec, _shared([node for node in nodes if node is not None]), tuple(notes))
 
 
+def _of_network(spec: TemplateSpec, nodes: list[Node | None], document: Document) -> Iterator[Problem]:
+    """What joins the nodes: ports of each, leaves under spines, racks as the template says."""
+    for host in (host for host, node in enumerate(nodes) if node is not None and not node.ports):
+        if spec.node.count > 1:
+            where = next((("overrides", i) for i, o in enumerate(spec.overrides) if o.node == host), ("node",))
+            yield document.problem(where, "no nics", f"nics, which join the {spec.node.count} nodes")
+            break
+    said = spec.fabric
+    if said.spine_nodes is not None and said.kind == "switch":
+        yield document.problem(("fabric", "spine_nodes"), str(said.spine_nodes), "none, as one switch joins all nodes")
+    elif said.spine_nodes is not None and said.spine_nodes % said.leaf_nodes:
+        expected = f"a multiple of {said.leaf_nodes}, the nodes of a leaf"
+        yield document.problem(("fabric", "spine_nodes"), str(said.spine_nodes), expected)
+    elif said.spine_nodes is None and "spine_oversubscription" in said.model_fields_set:
+        shown = f"{said.spine_oversubscription:g}"
+        yield document.problem(("fabric", "spine_oversubscription"), shown, "spine_nodes beside it")
+    for place, override in enumerate(spec.overrides):
+        if override.nvlink and "hosts" in override.nvlink.model_fields_set:
+            at = ("overrides", place, "nvlink", "hosts")
+            yield document.key_problem(at, '"hosts"', "only in the template: racks are all alike")
+
+
 def _assembled(spec: TemplateSpec, nodes: tuple[Node, ...], notes: tuple[str, ...]) -> Topology:
     said = spec.fabric
     delay = latency("network_switch") if said.latency is None else said.latency
-    fabric = LeafFabric(said.kind, nodes, delay, said.oversubscription, said.leaf_nodes)
+    fabric = LeafFabric(
+        said.kind,
+        nodes,
+        delay,
+        said.oversubscription,
+        said.leaf_nodes,
+        said.spine_nodes or 0,
+        said.spine_oversubscription,
+        spec.node.nvlink.hosts,
+    )
     return Topology(spec.name, nodes, fabric, notes, repeatable=not spec.overrides)
 
 
@@ -127,10 +159,14 @@ def _target(override: OverrideSpec) -> tuple[int, int | None]:
 def _misplaced(override: OverrideSpec, document: Document, at: tuple[str | int, ...]) -> list[Problem]:
     """Sections of a node in an override of a GPU, and the other way round."""
     own = {"compute", "device"}
-    wanted = own if override.gpu is not None else OverrideSpec.model_fields.keys() - own
-    wrong = sorted(override.model_fields_set - wanted - {"node", "gpu"})
-    what = "of a GPU: compute or device" if override.gpu is not None else "of a node, such as gpus: {compute: 0.8}"
-    return [document.key_problem((*at, key), f'"{key}"', f"a figure {what}") for key in wrong]
+    wanted = own | OF_LINKS.keys() if override.gpu is not None else OverrideSpec.model_fields.keys() - own
+    wrong: list[tuple[str, ...]] = [(key,) for key in sorted(override.model_fields_set - wanted - {"node", "gpu"})]
+    if override.gpu is not None:
+        links = [(key, getattr(override, key)) for key in OF_LINKS if getattr(override, key) is not None]
+        wrong += [(key, inner) for key, said in links for inner in sorted(said.model_fields_set - OF_LINKS[key])]
+    what = "of a GPU: compute, device, nvlink: {bandwidth: ...} or pcie: {lanes: 8}"
+    what = what if override.gpu is not None else "of a node, such as gpus: {compute: 0.8}"
+    return [document.key_problem((*at, *path), f'"{path[-1]}"', f"a figure {what}") for path in wrong]
 
 
 def _overridden(template: NodeSpec, overrides: list[tuple[int, OverrideSpec]], remarks: Remarks) -> Node | None:
@@ -142,14 +178,29 @@ def _overridden(template: NodeSpec, overrides: list[tuple[int, OverrideSpec]], r
             remarks.over += (("overrides", place),)
             spec = _merged(spec, override)
         else:
-            single[gpu] = override, place
+            known = single.get(gpu, (override, place))[0]
+            single[gpu] = known.model_copy(update={k: getattr(override, k) for k in override.model_fields_set}), place
     return draw(spec, remarks, single)
 
 
 def _merged(base: NodeSpec, override: OverrideSpec) -> NodeSpec:
     """The template with the sections of an override laid over it, key by key; lists are replaced."""
     sections = override.model_fields_set & NodeSpec.model_fields.keys()
-    return base.model_copy(update={key: _laid_over(getattr(base, key), getattr(override, key)) for key in sections})
+    merged = base.model_copy(update={key: _laid_over(getattr(base, key), getattr(override, key)) for key in sections})
+    return _with_own_links(merged, override)
+
+
+def _with_own_links(spec: NodeSpec, override: OverrideSpec) -> NodeSpec:
+    """GPUs of another kind have no more NVLink than that kind has."""
+    device = override.gpus.device if override.gpus else None
+    if not isinstance(device, str) or device not in catalog.gpus():
+        return spec
+    own, said = catalog.gpu_ports(device), override.nvlink
+    given = said is not None and said.bandwidth is not None
+    if given or not own.nvlink_bandwidth or not spec.nvlink.bandwidth:
+        return spec
+    least = min(own.nvlink_bandwidth, spec.nvlink.bandwidth)
+    return spec.model_copy(update={"nvlink": spec.nvlink.model_copy(update={"bandwidth": least})})
 
 
 def _laid_over(base: Any, above: Any) -> Any:

@@ -60,6 +60,7 @@ class GpuFigures(Schema):
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna"] | None = None
     matmul_efficiency: Fraction | None = None
     p2p: bool | None = None
+    nvls: bool | None = None
 
 
 class GpuSpec(GpuFigures):
@@ -69,12 +70,14 @@ class GpuSpec(GpuFigures):
 
 
 class NvlinkSpec(Schema):
-    """`bandwidth` is that of all links of a GPU, one direction. A pair is [a, b] or [a, b, number of links]."""
+    """`bandwidth` is that of all links of a GPU, one direction. A pair is [a, b] or [a, b, number of links]. `hosts`:
+    how many servers that follow each other share a switch, as in a rack of 72 GPUs."""
 
     kind: Literal["switch", "mesh", "pairs", "none"] = "switch"
     bandwidth: Positive | None = None
     latency: Delay | None = None
     generation: Generation | None = None
+    hosts: Annotated[int, Field(ge=1, le=MOST_DEVICES)] = 1
     pairs: (
         list[Annotated[list[Annotated[int, Field(ge=0, le=MOST_DEVICES)]], Field(min_length=2, max_length=3)]] | None
     ) = None
@@ -109,12 +112,15 @@ class DramSpec(Schema):
 
 
 class SocketSpec(Schema):
-    """`interconnect`: all links to another socket together."""
+    """`interconnect`: all links to another socket together. `gpus` and `nics` hang on it without a switch; what no
+    switch and no socket names hangs on the sockets evenly in order."""
 
     device: str | None = None
     cores: Cores | None = None
     dram: DramSpec
     interconnect: Positive | None = None
+    gpus: tuple[int, ...] = ()
+    nics: tuple[int, ...] = ()
 
 
 class DriveFigures(Schema):
@@ -136,16 +142,29 @@ class NvmeSpec(DriveFigures):
     capacity: Capacity
 
 
-class NicSpec(Schema):
+class PortFigures(Schema):
     """`device` names a port of the catalogue; else `kind` and `bandwidth` choose the nearest."""
 
     device: str | None = None
-    count: Annotated[int, Field(ge=0, le=MOST_DEVICES)] = 1
     bandwidth: Positive | None = None
     kind: str | None = None
-    socket: int | None = None
     efficiency: Fraction | None = None
     latency: Delay | None = None
+
+
+class UnlikePorts(PortFigures):
+    """The ports of these numbers are not as the others are."""
+
+    nics: Annotated[tuple[Annotated[int, Field(ge=0, lt=MOST_DEVICES)], ...], Field(min_length=1)]
+
+
+class NicSpec(PortFigures):
+    """`unlike`: ports of another kind or rate. `down`: ports that do not work, by their numbers."""
+
+    count: Annotated[int, Field(ge=0, le=MOST_DEVICES)] = 1
+    socket: int | None = None
+    unlike: tuple[UnlikePorts, ...] = ()
+    down: tuple[Annotated[int, Field(ge=0, lt=MOST_DEVICES)], ...] = ()
 
 
 class NodeSpec(Schema):
@@ -160,16 +179,19 @@ class NodeSpec(Schema):
 
 
 class FabricSpec(Schema):
-    """`latency` is from port to port through one switch."""
+    """`latency` is from port to port through one switch. `spine_nodes`: servers under one spine, where spines hang on
+    a core; a multiple of `leaf_nodes`."""
 
     kind: FabricKind = "switch"
     latency: Delay | None = None
     oversubscription: Annotated[float, Field(ge=1, le=1e6)] = 1.0
     leaf_nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = 32
+    spine_nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = None
+    spine_oversubscription: Annotated[float, Field(ge=1, le=1e6)] = 1.0
 
 
 class OverrideSpec(Schema):
-    """Of one `node` any section, or of one `gpu` its figures."""
+    """Of one `node` any section; or of one `gpu` its figures, the rate of its NVLinks and its PCIe lane."""
 
     node: Host | None = None
     gpu: Annotated[str, BeforeValidator(_node_and_gpu)] | None = None

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerosim.errors import Finding
+from zerosim.resources import Calibrated
 from zerosim.step import Collective, Phase
 from zerosim.timeline import Timeline
 from zerosim.views.activity import Activity, activity
@@ -26,6 +27,8 @@ from zerosim.views.phases import phases
 from zerosim.views.stalls import Stall, stalls
 from zerosim.views.time_findings import Seen, of_the_cpu, on_the_path, time_findings
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
+from zerosim.views.waits import Wait
+from zerosim.views.waits import waits as who_waits
 
 HOLDINGS_SHOWN = 8
 
@@ -47,11 +50,13 @@ class Facts:
     assumptions: tuple[str, ...] = ()
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
+    calibration: tuple[Calibrated, ...] = ()
+    fullest: int = 0  # ranks of the node that has most; 0 where all have as many
 
     @property
     def ranks_per_node(self) -> int:
         """Ranks of the fullest node."""
-        return -(-self.world_size // self.nodes)
+        return self.fullest or -(-self.world_size // self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +136,13 @@ class Summary:
     classes: tuple[ClassSummary, ...]
     contention: tuple[Loss, ...]
     pipeline: Bubble | None
+    waits: tuple[Wait, ...]
+    calibration: tuple[Calibrated, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and text."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        plain = {name: _plain(value) for name, value in asdict(self).items()}
+        return plain | {"calibration": [each._asdict() for each in self.calibration]}
 
 
 def summarize(timeline: Timeline, facts: Facts) -> Summary:
@@ -179,6 +187,8 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
         classes=tuple(_classes(timeline)),
         contention=contention(timeline),
         pipeline=waiting,
+        waits=who_waits(timeline),
+        calibration=facts.calibration,
     )
 
 

@@ -1,0 +1,133 @@
+"""What a sweep asks of one process at a time, and the answer as plain data, which is what a journal keeps.
+
+Rule: the answer depends on nothing but the question, the scenario and the files it names, all of which are in the key.
+Whatever goes wrong with one question is its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from zerosim.errors import ZerosimError
+from zerosim.scenario import Scenario, from_document
+from zerosim.simulation import Simulation, programs, simulate
+from zerosim.spec.changes import Change
+from zerosim.spec.document import Document
+from zerosim.spec.files import is_file
+from zerosim.spec.sweep import Sweep, lasting
+from zerosim.spec.topology_file import find_topology, topology_names
+from zerosim.step import Step
+from zerosim.studies.journal import Answer
+from zerosim.studies.requirement import least_rate
+from zerosim.views import Summary
+
+ERROR = "error"
+LARGEST_FIRST = ("stalls",)  # lists of a summary of which a row has the first
+CODED = ("findings",)  # lists of which it has the codes
+
+
+class Question(NamedTuple):
+    """A `row` of a sweep, the `seconds` of a step, or the `rate` of a resource that a step needs."""
+
+    kind: Literal["row", "seconds", "rate"]
+    changes: tuple[Change, ...]
+    resource: str = ""
+    slowdown: float = 0.0
+    baseline_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, kind: Literal["row", "seconds", "rate"], changes: Iterable[Change], *more: Any) -> Question:
+        """Equal for changes that lead to the same."""
+        return cls(kind, lasting(changes), *more)
+
+    def key(self, digest: str) -> str:
+        """Equal for equal questions about equal scenarios."""
+        kind, changes, *more = self
+        parts = [digest, kind, [[change.path, change.value] for change in changes], more]
+        return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Answering:
+    """Answers questions about one scenario. It keeps the last programs: the next question is most often about the same
+    ones on another machine."""
+
+    def __init__(self, document: Document, base: Path) -> None:
+        self.document = document
+        self.base = base
+        self._programs: tuple[Any, tuple[Step, ...]] = (None, ())
+
+    def __call__(self, question: Question) -> Answer:
+        """Plain data, whatever happens: a row that is wrong is no reason to lose the others."""
+        try:
+            return self._answer(question)
+        except ZerosimError as error:
+            return {ERROR: str(error)}
+        except Exception as error:  # a defect of ours
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            return {ERROR: f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"}
+
+    def _answer(self, question: Question) -> Answer:
+        scenario = from_document(self.document, self.base, question.changes)
+        match question.kind:
+            case "seconds":
+                return {"step_seconds": self._played(scenario).makespan}
+            case "rate":
+                return least_rate(scenario, question.resource, question.slowdown, question.baseline_seconds).as_json()
+            case "row":
+                return flat(self._played(scenario).summary())
+
+    def _played(self, scenario: Scenario) -> Simulation:
+        of = (scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)
+        if of != self._programs[0]:
+            self._programs = (of, programs(scenario))
+        return simulate(scenario, self._programs[1])
+
+
+def flat(summary: Summary) -> Answer:
+    """A summary by dotted key: `breakdown.compute`, `memory.gpu.peak_at.op`, `stalls.0.cause`; findings by code."""
+    told = summary.as_json()
+    for name in CODED:
+        told[name] = " ".join(each["code"] for each in told[name])
+    for name in LARGEST_FIRST:
+        told[name] = {"0": told[name][0]} if told[name] else {}
+    return dict(_leaves(told, ()))
+
+
+def _leaves(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    if isinstance(tree, Mapping):
+        for key, branch in tree.items():
+            yield from _leaves(branch, (*path, key))
+    elif not isinstance(tree, list):
+        yield ".".join(path), tree
+
+
+def digest(sweep: Sweep, version: str) -> str:
+    """Of all that answers depend on beside the changes: the scenario, files that are named anywhere, who answers."""
+    named = sorted(set(_texts([sweep.document.data, [change.value for change in _all_changes(sweep)]])))
+    machines = topology_names()
+    files = [sweep.base / text for text in named if text.endswith((".yaml", ".yml", ".json"))]
+    files += [find_topology(text) for text in named if text in machines]
+    contents = [sha256(file.read_bytes()).hexdigest() for file in files if is_file(file)]
+    return sha256(json.dumps([version, sweep.document.data, contents]).encode()).hexdigest()
+
+
+def _all_changes(sweep: Sweep) -> Iterator[Change]:
+    for axis in sweep.axes:
+        for choice in axis.choices:
+            yield from choice.changes
+    yield from sweep.always
+    for group in (sweep.against, sweep.wanted, *sweep.listed):
+        yield from group.changes if group else ()
+
+
+def _texts(tree: Any) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping | list):
+        for branch in tree.values() if isinstance(tree, Mapping) else tree:
+            yield from _texts(branch)
