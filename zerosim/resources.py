@@ -35,6 +35,8 @@ class Demand(NamedTuple):
     """What one op needs: `latency` seconds that nobody shares, then a flow through all of `uses` at once.
 
     `host` is the time the host thread needs to issue the op; `algorithm` names how a collective is carried out.
+    `filling` is the part of the latency in which chunks fill and drain the way: it comes with the transfer, and grows
+    with its square root, so that who asks what limits the op does not count it as latency.
     """
 
     latency: float = 0.0
@@ -42,6 +44,7 @@ class Demand(NamedTuple):
     holds: tuple[Hold, ...] = ()
     host: float = 0.0
     algorithm: str = ""
+    filling: float = 0.0
 
     def alone(self, supply: Supply) -> float:
         """Seconds on an idle machine: latency + max over resources of amount / (rate x efficiency)."""
@@ -56,7 +59,7 @@ class Demand(NamedTuple):
             key=lambda use: use.amount / (supply.rates[use.resource] * use.efficiency),
             default=None,
         )
-        if slowest is None or self.alone(supply) < 2 * self.latency:
+        if slowest is None or self.alone(supply) < 2 * (self.latency - self.filling):
             return "latency"
         return slowest.resource
 
@@ -84,12 +87,14 @@ class Supply:
 class RankClass(NamedTuple):
     """Ranks that no measurement could tell apart; the first of `ranks` is played for all of them.
 
-    `program`: which of the programs they run, where there are several (the stages of a pipeline).
+    `program`: which of the programs they run, where there are several (the stages of a pipeline). `hosts`: the nodes
+    that they are on, where there are several classes of one program.
     """
 
     name: str
     ranks: tuple[int, ...]
     program: int = 0
+    hosts: tuple[int, ...] = ()
 
 
 class Calibrated(NamedTuple):

@@ -135,6 +135,7 @@ def parse_share(given: object) -> float:
 
 
 _SHOW_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SHOW_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _SHOW_TIME = ((3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SHOW_COUNT = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
@@ -156,6 +157,12 @@ def show_size(size: float) -> str:
     """ "17.6 GB": powers of 1000."""
     number, prefix = _scaled(size, _SHOW_SI)
     return f"{number} {prefix}B"
+
+
+def show_binary_size(size: int) -> str:
+    """ "64 KiB" where it is whole in one of the binary units, else as other sizes."""
+    whole = next(((size // unit, name) for unit, name in _SHOW_BINARY if size % unit == 0), None)
+    return f"{whole[0]} {whole[1]}" if whole and whole[0] < 10_000 else show_size(size)
 
 
 def show_rate(rate: float, bits: bool = False) -> str:

@@ -68,7 +68,7 @@ def test_logs_and_rates_become_a_file(folder: Path) -> None:
     assert rates["copies.h2d"] == (55.1e9, "nvb.txt")
     assert rates["copies.both"] == (60e9, "rack 7")
     # 28 bytes of each of 1e9 parameters of 8 ranks in 2 s
-    assert rates["dram.adam"] == (112e9, "rack 7: 1e+09 parameters of each of 8 ranks in 2 s")
+    assert rates["dram.adam"] == (112e9, "rack 7: 1B parameters of each of 8 ranks in 2 s")
 
 
 def test_json(folder: Path) -> None:
@@ -146,7 +146,9 @@ def test_a_log_that_tells_nothing_is_refused_in_a_line_and_the_others_stand(fold
     assert problem.startswith("comms.log: found a summary of DeepSpeed's comms logger")
 
 
-@pytest.mark.parametrize("content", [log(LINE).encode("utf-16"), log(LINE).encode() + b"\xe4\xff\n"])
+@pytest.mark.parametrize(
+    "content", [log(LINE).encode("utf-16"), log(LINE).encode("utf-16-le"), log(LINE).encode() + b"\xe4\xff\n"]
+)
 def test_logs_are_read_whatever_shell_wrote_them(content: bytes, folder: Path) -> None:
     (folder / "odd.log").write_bytes(content)
     assert ask("calibrate", "odd.log", "--json").json["fits"][0]["points"] == 23
@@ -173,6 +175,29 @@ def test_what_no_link_of_the_topology_carries_is_refused(folder: Path) -> None:
     assert problem.endswith("can carry: is the log of this machine?")
     (problem,) = ask("calibrate", "--h2d", "60 GB/s", "--topology", "dgx-a100-80").refused()
     assert "found 60 GB/s; expected at most 31.5 GB/s" in problem
+
+
+def test_only_switches_that_sum_carry_more_than_links_do(folder: Path) -> None:
+    """385 GB/s of an all-reduce: no NVSwitch of A100 makes sums, on links of 300 GB/s; those of eight H100 do."""
+    (folder / "nvls.log").write_text(log(Line(25e-6, 385e9, 0.1)))
+    (problem,) = ask("calibrate", "nvls.log", "--topology", "dgx-a100-80").refused()
+    assert "expected at most 300 GB/s, which NVLink 300 GB/s per GPU and direction can carry" in problem
+    (folder / "nvls.log").write_text(log(Line(25e-6, 500e9, 0.1)))
+    assert ask("calibrate", "nvls.log", "--topology", "dgx-h100").code == 0
+    (folder / "four.log").write_text(log(Line(25e-6, 500e9, 0.1), gpus=4))
+    (problem,) = ask("calibrate", "four.log", "--topology", "dgx-h100").refused()
+    assert "expected at most 450 GB/s" in problem
+
+
+def test_a_log_of_other_gpus_than_the_topology_has_is_told(folder: Path) -> None:
+    (folder / "h100.log").write_text(log(LINE).replace("NVIDIA", "NVIDIA H100 80GB HBM3"))
+    remark = "its GPUs are H100-SXM5-80GB, those of dgx-a100-80 A100-SXM4-80GB"
+    assert remark in " ".join(ask("calibrate", "h100.log", "--topology", "dgx-a100-80").out.split())
+    assert "its GPUs are" not in ask("calibrate", "h100.log", "--topology", "dgx-h100").out
+    assert "its GPUs are" not in ask("calibrate", "h100.log").out
+    (folder / "h100.log").write_text(log(Line(25e-6, 385e9, 0.1)).replace("NVIDIA", "NVIDIA H100 80GB HBM3"))
+    (problem,) = ask("calibrate", "h100.log", "--topology", "dgx-a100-80").refused()
+    assert remark in problem
 
 
 @pytest.mark.parametrize(
@@ -255,3 +280,9 @@ def test_every_given_log_is_fitted_or_refused() -> None:
         assert each["error"] < 0.25
         fitted += 1
     assert fitted == 11
+
+
+def test_all_rates_that_are_wrong_are_told_at_once() -> None:
+    first, second = ask("calibrate", "--h2d", "24 GBs", "--nvme-read", "0").refused()
+    assert first.startswith('--h2d: found "24 GBs"; expected a rate')
+    assert second == '--nvme-read: found "0"; expected more than 0'

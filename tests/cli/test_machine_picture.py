@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -40,6 +41,17 @@ def test_json_stands_alone_on_standard_output(tmp_path: Path) -> None:
     assert answer.out == ask("topology", "show", "gh200", "--json").out
 
 
+def test_so_many_nodes_are_told_and_drawn_without_a_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "racks.svg"
+    answer = ask("topology", "show", "gb200-nvl72", "--nodes", "36", "--svg", file)
+    assert answer.out.startswith("gb200-nvl72: 36 nodes, 144 ranks")
+    assert "2 NVSwitches, 18 nodes on each" in file.read_text()
+    (kind,) = json.loads(ask("topology", "show", "dgx-a100-80", "--nodes", "3", "--json").out)["nodes"]
+    assert kind["hosts"] == [0, 1, 2]
+    (line,) = ask("topology", "show", "pcie-1x-rtx4090", "--nodes", "2").refused()
+    assert line == "pcie-1x-rtx4090: nodes: found 2; expected 1 node, as these have no NICs"
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -48,6 +60,7 @@ def test_json_stands_alone_on_standard_output(tmp_path: Path) -> None:
         (["dgx-a100-80", "--svg", "machine.svg.yaml"], "expected a name that ends in .svg"),
         ([], "no topology; expected a name or path, or --run SCENARIO"),
         (["dgx-a100-80", "--set", "nodes=2"], "no --run; expected --run SCENARIO"),
+        (["--run", "any.yaml", "--svg", "a.svg", "--nodes", "2"], "--run beside it; expected --set nodes=COUNT"),
         (["--run", "any.yaml"], "no --svg; expected --svg FILE"),
     ],
 )

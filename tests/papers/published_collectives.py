@@ -45,7 +45,7 @@ class System(NamedTuple):
     nics: Mapping[str, Any] = {}  # read only
 
 
-_TCP = {"ethernet_100": 1}
+_TCP, _NDR = {"ethernet_100": 1}, {"infiniband_ndr": 8}
 SYSTEMS = (
     System("A100-SXM4", "NVLink3+NVSwitch", "none", "a100_sxm_80", "switch"),
     System("A100-SXM4", "NVLink3 4-GPU direct", "none", "a100_sxm_80", "mesh"),
@@ -55,7 +55,7 @@ SYSTEMS = (
     System("H100-SXM5", "NVLink4+NVSwitch", "GPUDirect-TCPXO", "h100_sxm", "switch", {"tcpxo_200": 8}),
     System("H100-SXM5", "NVLink4+NVSwitch", "RoCE 16x200Gb", "h100_sxm", "switch", {"roce_200": 16}),
     # Its switches reduce (SHARP), which is not modelled: it gained little over a tree there.
-    System("H100-SXM5", "NVLink4+NVSwitch", "InfiniBand NDR 8x400Gb + S", "h100_sxm", "switch", {"infiniband_ndr": 8}),
+    System("H100-SXM5", "NVLink4+NVSwitch", "InfiniBand NDR 8x400Gb + SHARP", "h100_sxm", "switch", _NDR),
     System("H200-SXM5", "NVLink4+NVSwitch", "none", "h200_sxm", "switch"),
     System("H200-SXM5", "NVLink4+NVSwitch", "EFAv3 16x200Gb", "h200_sxm", "switch", {"efa_v3_200": 16}),
     System("B200-SXM", "NVLink5+NVSwitch", "none", "b200_sxm", "switch"),

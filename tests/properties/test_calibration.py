@@ -13,7 +13,7 @@ from tests.nccl_logs import FULL, HEADS, Line, log
 from tests.unit.test_calibrated_costs import priced, seconds
 from zerosim.errors import InputError
 from zerosim.spec.bench_logs import read_benchmark
-from zerosim.spec.calibration import COLLECTIVES, Calibration, Curve
+from zerosim.spec.calibration import COLLECTIVES, Calibration, Curve, MeasuredKind
 from zerosim.spec.calibration_file import calibration_text, read_calibration
 from zerosim.spec.loading import parse
 from zerosim.spec.nccl_log import is_nccl_log, read_nccl_log
@@ -40,9 +40,9 @@ texts = st.one_of(
 
 @settings(max_examples=25, deadline=None)
 @given(line=lines, gpus=st.sampled_from([2, 4, 8, 16, 64]), kind=st.sampled_from(["all_reduce", "all_gather"]))
-def test_a_noisy_log_gives_the_line_back(line: Line, gpus: int, kind: str) -> None:
+def test_a_noisy_log_gives_the_line_back(line: Line, gpus: int, kind: MeasuredKind) -> None:
     """With 3 % of noise the times of the fit are near the true ones from 1 KiB to 4 GiB, where both ends are shown."""
-    text = log(line, kind, gpus, sizes=FULL, noise=0.03)  # type: ignore[arg-type]  # one of two kinds
+    text = log(line, kind, gpus, sizes=FULL, noise=0.03)
     (sweep,), problems = read_nccl_log(text, "a.log")
     assert problems == ()
     try:
@@ -53,8 +53,8 @@ def test_a_noisy_log_gives_the_line_back(line: Line, gpus: int, kind: str) -> No
         return
     back = Line(found.alpha, found.bandwidth, found.kappa)
     for size in FULL:
-        true = line.seconds(kind, gpus, size)  # type: ignore[arg-type]  # as above
-        assert abs(math.log(back.seconds(kind, gpus, size) / true)) < 0.12  # type: ignore[arg-type]  # as above
+        true = line.seconds(kind, gpus, size)
+        assert abs(math.log(back.seconds(kind, gpus, size) / true)) < 0.12
     assert found.error < 0.06
 
 
@@ -96,9 +96,9 @@ H100 = switched("h100_sxm")
     kind=st.sampled_from(COLLECTIVES),
     size=st.integers(1, 2**36),
 )
-def test_prices_are_the_curve_where_it_was_measured(line: Line, kind: str, size: int) -> None:
+def test_prices_are_the_curve_where_it_was_measured(line: Line, kind: MeasuredKind, size: int) -> None:
     """And no resource gives more than its rate."""
     given_ = Calibration("", (Curve(kind, 8, 1, *line, (1.0, 2.0**36), 0.0, "x"),))
-    found = priced(H100, given_, collective(kind, size))  # type: ignore[arg-type]  # one of its kinds
-    assert seconds(found) == pytest.approx(line.seconds(kind, 8, size), rel=1e-6)  # type: ignore[arg-type]  # as above
+    found = priced(H100, given_, collective(kind, size))
+    assert seconds(found) == pytest.approx(line.seconds(kind, 8, size), rel=1e-6)
     assert all(use.efficiency <= 1 for use in found.demands["all"][0].uses)

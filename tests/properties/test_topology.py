@@ -27,7 +27,8 @@ def machines(draw: st.DrawFn) -> Topology:
         "sockets": [{"device": "epyc_genoa", "dram": {"capacity": "1 TB"}}] * draw(st.integers(1, 2)),
         "nics": {"count": nics, "bandwidth": "100 Gbps", "kind": draw(st.sampled_from(["roce", "infiniband"]))},
     }
-    fabric = {"kind": draw(st.sampled_from(["switch", "rail", "fat_tree"])), "leaf_nodes": draw(st.integers(1, 3))}
+    kind, leaf = draw(st.sampled_from(["switch", "rail", "fat_tree"])), draw(st.integers(1, 3))
+    fabric = {"kind": kind} if kind == "switch" else {"kind": kind, "leaf_nodes": leaf}
     slow = draw(st.sets(st.tuples(st.integers(0, nodes - 1), st.integers(0, gpus - 1)), max_size=3))
     overrides = [{"gpu": f"{host}.{gpu}", "compute": 0.5} for host, gpu in sorted(slow)]
     return read_topology(inline({"name": "any", "node": node, "fabric": fabric, "overrides": overrides}, "any"))

@@ -12,10 +12,10 @@ from zerosim.costs import Priced, price
 from zerosim.costs.bounds import bus_factor
 from zerosim.errors import InputError
 from zerosim.resources import Calibrated
-from zerosim.spec.calibration import COLLECTIVES, Calibration, Compute, Curve, MeasuredRate
+from zerosim.spec.calibration import COLLECTIVES, Calibration, Compute, Curve, MeasuredKind, MeasuredRate
 from zerosim.spec.launch import Launch
 from zerosim.spec.topology import Topology
-from zerosim.step import Attention, CollectiveKind, HostCompute, Matmul, Transfer, Work
+from zerosim.step import Attention, HostCompute, Matmul, Transfer, Work
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 LINE = Line(25e-6, 180e9, 0.4)
@@ -23,7 +23,9 @@ NDR = {"device": "infiniband_ndr", "count": 8}
 SIZES = (8, 64 * KIB, MIB, 100 * MIB, GIB)
 
 
-def curve(kind: str, line: Line = LINE, gpus: int = 8, nodes: int = 1, sizes: tuple[float, float] = (8, GIB)) -> Curve:
+def curve(
+    kind: MeasuredKind, line: Line = LINE, gpus: int = 8, nodes: int = 1, sizes: tuple[float, float] = (8, GIB)
+) -> Curve:
     return Curve(kind, gpus, nodes, line.alpha, line.bandwidth, line.kappa, sizes, 0.02, "a.log")
 
 
@@ -49,7 +51,7 @@ def rates(**given: float) -> Calibration:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", COLLECTIVES)
-def test_a_curve_is_reproduced_where_it_was_measured(kind: CollectiveKind, size: int) -> None:
+def test_a_curve_is_reproduced_where_it_was_measured(kind: MeasuredKind, size: int) -> None:
     found = priced(switched("h100_sxm"), Calibration("", (curve(kind),)), collective(kind, size))
     assert seconds(found) == pytest.approx(LINE.seconds(kind, 8, size), rel=1e-6)
     (told,) = found.calibration

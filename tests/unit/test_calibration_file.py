@@ -11,9 +11,8 @@ from tests.cli.asking import SMALL
 from zerosim.errors import InputError
 from zerosim.scenario import Scenario, from_mapping, load
 from zerosim.simulation import simulate
-from zerosim.spec.calibration import COLLECTIVES, Calibration, Compute, Curve, MeasuredRate
+from zerosim.spec.calibration import Calibration, Compute, Curve, MeasuredRate
 from zerosim.spec.calibration_file import (
-    Kind,
     calibration_json,
     calibration_mapping,
     calibration_text,
@@ -92,10 +91,6 @@ def test_what_is_measured_again_stands_in_its_place() -> None:
 
 def test_a_plain_rate_may_stand_for_a_mapping() -> None:
     assert read("copies: {h2d: 24 GB/s}").rates == (MeasuredRate("copies.h2d", 24e9, "not said"),)
-
-
-def test_the_kinds_of_the_file_are_those_of_the_values() -> None:
-    assert Kind.__args__ == COLLECTIVES  # type: ignore[attr-defined]  # of a Literal
 
 
 CURVE = "collective: all_reduce, gpus: 8"

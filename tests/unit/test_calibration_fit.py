@@ -8,8 +8,8 @@ import pytest
 
 from tests.nccl_logs import FULL, Line
 from zerosim.errors import InputError
+from zerosim.spec.calibration import MeasuredKind
 from zerosim.spec.nccl_log import Sweep
-from zerosim.step import CollectiveKind
 from zerosim.studies.calibration_fit import Fit, fit
 
 USUAL = 0.6
@@ -17,7 +17,7 @@ LINES = [Line(15.7e-6, 492e9, 0.72), Line(44.3e-6, 228e9, 0.72), Line(389e-6, 40
          Line(900e-6, 97e9, 0.0)]  # fmt: skip
 
 
-def sweep(line: Line, sizes: tuple[int, ...] = FULL, kind: CollectiveKind = "all_reduce", gpus: int = 16) -> Sweep:
+def sweep(line: Line, sizes: tuple[int, ...] = FULL, kind: MeasuredKind = "all_reduce", gpus: int = 16) -> Sweep:
     points = tuple((float(size), line.seconds(kind, gpus, size)) for size in sizes)
     return Sweep("a.log", kind, gpus, 2, points)
 
@@ -53,7 +53,7 @@ def test_latency_comes_back_where_it_is_all_that_is_shown(line: Line, last: int)
 
 @pytest.mark.parametrize("line", LINES)
 @pytest.mark.parametrize("kind", ["all_gather", "send_recv"])
-def test_whatever_the_collective(line: Line, kind: CollectiveKind) -> None:
+def test_whatever_the_collective(line: Line, kind: MeasuredKind) -> None:
     back = fit(sweep(line, kind=kind), USUAL)
     assert back.bandwidth == pytest.approx(line.bandwidth, rel=1e-3)
 
@@ -123,7 +123,8 @@ def test_a_sweep_that_ends_too_early_does_not_run_away() -> None:
     line = Line(8e-6, 300e9, 1.0)
     back = found(line, powers(10, 27))
     reached = 2 * 15 / 16 * 2**27 / line.seconds("all_reduce", 16, 2**27)
-    assert reached < back.bandwidth <= 1.25 * reached  # type: ignore[operator]  # it is determined
+    assert back.bandwidth is not None
+    assert reached < back.bandwidth <= 1.25 * reached
     assert any("bandwidth extrapolated: at 128 MiB it is" in remark for remark in back.remarks)
     held = found(line, powers(10, 27), most=280e9)
     assert held.bandwidth == pytest.approx(280e9)

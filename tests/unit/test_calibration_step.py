@@ -71,6 +71,7 @@ def test_seconds_of_tokens_and_of_utilization() -> None:
     asked = scenario(COMPUTES)
     played = simulate(asked)
     summary = played.summary()
-    assert seconds_of(asked, None, summary.tokens_per_second) == pytest.approx(played.makespan)
-    assert seconds_of(asked, summary.mfu, None) == pytest.approx(played.makespan)
+    assert seconds_of(asked, "tokens_per_second", summary.tokens_per_second) == pytest.approx(played.makespan)
+    assert seconds_of(asked, "mfu", summary.mfu) == pytest.approx(played.makespan)
+    assert seconds_of(asked, "step_seconds", 1.5) == 1.5
     assert math.isclose(facts(asked).tokens, 4 * 2048)

@@ -30,6 +30,13 @@ def test_a_wrong_path_names_the_nearest() -> None:
         catalog.gpu("h100_sxm5")
 
 
+def test_a_gpu_is_found_by_the_name_of_its_figures() -> None:
+    assert {key: catalog.gpu_called(figures.name) for key, figures in catalog.gpus().items()} == {
+        key: key for key in catalog.gpus()
+    }
+    assert catalog.gpu_called("mine") is None
+
+
 @pytest.mark.parametrize("path", sorted(catalog.all_constants()))
 def test_every_constant_has_a_grade_a_source_and_a_meaning(path: str) -> None:
     entry = catalog.described(path)

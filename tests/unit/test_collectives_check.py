@@ -9,10 +9,11 @@ import pytest
 from tests.costs_machines import collective as work
 from tests.costs_machines import machine, seconds, switched
 from zerosim.errors import Finding, InputError
-from zerosim.report.collectives_check import Place, binary_size, finding_in_a_line, render_check
+from zerosim.report.collectives_check import Place, finding_in_a_line, render_check
 from zerosim.spec.topology import Topology
 from zerosim.step import CollectiveKind
 from zerosim.studies.collectives_check import KINDS, USUAL, Row, Sweep, examined, sweeps
+from zerosim.units import show_binary_size
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 SIZES = [KIB * 4**step for step in range(11)]
@@ -206,4 +207,4 @@ def test_the_screen_keeps_its_width(width: int) -> None:
      (2**50, "1024 TiB"), (KIB * (10**6 + 1), "1.024 GB")],
 )  # fmt: skip
 def test_sizes_are_shown_as_they_were_asked_for(size: int, shown: str) -> None:
-    assert binary_size(size) == shown
+    assert show_binary_size(size) == shown

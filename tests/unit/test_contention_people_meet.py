@@ -132,6 +132,19 @@ def test_a_ring_over_two_sockets_meets_copies_on_their_link() -> None:
     assert found.supply.rates["sockets.into"] * link[0].efficiency == pytest.approx(38.4e9)
 
 
+def test_groups_at_once_meet_on_the_links_that_they_cross() -> None:
+    """Eight A100 in pairs behind four switches, two on a socket. Each half has its own uplinks: a lane of 24.6 GB/s.
+    Evens and odds cross all of them, two rings to an uplink. Four pairs across the sockets share 38.4 GB/s."""
+    switches = [{"gpus": [i, i + 1], "socket": i // 4} for i in range(0, 8, 2)]
+    box = machine("a100_pcie_80", 8, pcie={"switches": switches}, sockets=[CPU] * 2)
+    gather = collective("all_gather", 4 * GB)
+    rings = ((8, 1, 1, 24.57), (4, 1, 1, 24.57), (4, 2, 2, 24.57 / 2), (2, 4, 2, 38.4 / 4))
+    for size, stride, crossings, rate in rings:
+        sent = (size - 1) / size * 4 * GB
+        assert uses(box, gather, size, stride)["uplink.d2h"] == pytest.approx(crossings * sent)
+        assert at_once(box, gather, size=size, stride=stride)[0].flow == pytest.approx(sent / (rate * 1e9))
+
+
 # --- uplinks of leaf and spine ---------------------------------------------------------------------------------------
 
 
@@ -277,11 +290,15 @@ def test_the_link_between_sockets_limits_ports_beyond_it() -> None:
 
 def test_tcp_goes_through_host_memory_on_both_ways() -> None:
     """Under the same switch as its port, too: up the GPU's lane and the uplink, into memory, out again, and down the
-    uplink to the port; four passes of memory for a byte out and a byte in."""
+    uplink to the port; as a byte comes in the other way, the uplink carries two each way, and memory is passed four
+    times. Where the port hangs on the socket, the uplink carries one."""
     tcp = one_port(kind="ethernet", bandwidth="25 Gbps")
     found = uses(tcp, collective("all_gather", 8 * GB))
     assert found["dram"] == pytest.approx(4 * found["nic"])
-    assert found["uplink.d2h"] >= found["nic"]
+    assert found["uplink.d2h"] == found["uplink.h2d"] == pytest.approx(2 * found["nic"])
+    above = far_port(kind="ethernet", bandwidth="25 Gbps")
+    passed = uses(above, collective("all_gather", 8 * GB))
+    assert passed["uplink.d2h"] == passed["uplink.h2d"] == pytest.approx(passed["nic"])
     rdma = uses(one_port(bandwidth="25 Gbps"), collective("all_gather", 8 * GB))
     assert not rdma.keys() & {"dram", "uplink.d2h"}
 
@@ -291,6 +308,32 @@ def test_consumer_cards_have_no_direct_way_to_the_port() -> None:
     pair = machine({"device": "rtx4090", "p2p": False}, 1, 2, None, port)
     found = uses(pair, collective("all_gather", 2 * GB))
     assert found["dram"] == pytest.approx(4 * found["nic"])
+
+
+def test_a_lane_carries_what_its_own_gpu_sends() -> None:
+    """One port beside GPU 1: nothing of it passes GPU 0, whose lane of one link carries 1.97 GB/s."""
+    port = {"count": 1, "bandwidth": "100 Gbps", "kind": "infiniband"}
+    switches = [{"gpus": [0]}, {"gpus": [1], "nics": [0]}]
+    thin = [{"gpu": f"{node}.0", "pcie": {"lanes": 1}} for node in (0, 1)]
+    box = machine("a100_sxm_80", 2, 2, {"kind": "switch"}, port, pcie={"switches": switches}, overrides=thin)
+    found = priced(box, collective("all_gather", 8 * GB))
+    amounts = {use.resource: use.amount for use in found.demands[found.classes[0].name][0].uses}
+    near, far = (next(each.name for each in found.classes if rank in each.ranks) for rank in (1, 0))
+    assert amounts[f"pcie.d2h.{near}"] == amounts[f"nic.{near}"] == pytest.approx(6 * GB)
+    assert f"pcie.d2h.{far}" not in amounts
+
+
+@pytest.mark.parametrize(("nodes", "passes"), [(1, 2), (2, 4)])
+def test_host_memory_limits_what_goes_through_it(nodes: int, passes: int) -> None:
+    """40 of 50 GB/s: four cards of a node write what they send there and read what they get; a port of TCP at 400 Gb/s
+    has one card to serve, four passes a byte."""
+    slow = [{"cores": 16, "dram": {"capacity": "128 GB", "bandwidth": "50 GB/s"}}]
+    port = {"count": 1, "bandwidth": "400 Gbps", "kind": "ethernet", "efficiency": 0.9}
+    cards = 4 if nodes == 1 else 1
+    box = machine({"device": "rtx4090", "p2p": False}, cards, nodes, None, port, pcie={"generation": 5}, sockets=slow)
+    (gathered,) = at_once(box, collective("all_gather", 8 * GB))
+    sent = 8 * GB * (cards * nodes - 1) / (cards * nodes)
+    assert gathered.flow == pytest.approx(passes * cards * sent / 40e9)
 
 
 # --- drives of the other socket --------------------------------------------------------------------------------------

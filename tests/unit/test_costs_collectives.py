@@ -302,3 +302,18 @@ def test_gpus_that_only_c2c_joins_go_through_their_sockets() -> None:
     pair = machine("gh200", 2, nvlink={"kind": "none"}, pcie=None, sockets=sockets, c2c={"bandwidth": "450 GB/s"})
     found = demand(pair, collective("all_gather", GIB))
     assert found.alone(priced(pair).supply) - found.latency == pytest.approx(GIB / 2 / (0.3 * 100e9))
+
+
+def test_what_comes_with_the_transfer_is_not_taken_for_latency() -> None:
+    """A gather over 64 nodes has 3 ms of steps; chunks that fill the way double what a thin leaf takes."""
+    fabric = {"kind": "fat_tree", "leaf_nodes": 16, "oversubscription": 4}
+    thin = switched("a100_sxm_80", 8, 64, NDR | {"device": "infiniband_hdr"}, fabric=fabric)
+    found = demand(thin, collective("all_gather", 256 * MIB))
+    supply = priced(thin).supply
+    busy = 9.4e-6 + 448 * 3.4e-6
+    flow = found.alone(supply) - found.latency
+    assert found.filling == pytest.approx(2 * 0.54 * (busy * flow) ** 0.5)
+    assert found.latency - found.filling == pytest.approx(busy + 63 * 24e-6)
+    assert found.latency > flow
+    assert found.bottleneck(supply) == "leaf"
+    assert demand(thin, collective("all_gather", MIB)).bottleneck(supply) == "latency"

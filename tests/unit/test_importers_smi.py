@@ -111,6 +111,19 @@ def test_ports_of_other_kinds_are_told_apart_by_name() -> None:
     assert rates["nic1"] <= 25e9 / 8
 
 
+def test_a_rate_that_infiniband_does_not_have_is_that_of_roce() -> None:
+    """Consumer cards: the port beside them is taken to have 25 Gb/s, at which there is RoCE and no InfiniBand."""
+    text = matrix([*gpus(2), "mlx5_0"], lambda a, b: "PHB", {})
+    imported = taken(text, gpu="rtx4090")
+    nics = data(text, gpu="rtx4090")["node"]["nics"]
+    assert (nics["bandwidth"], nics["kind"]) == ("25 Gb/s", "roce")
+    assert "assumed: roce, as infiniband has no 25 Gb/s; assumed: 25 Gb/s, usual with" in imported.text
+    fast = data(text, gpu="h100_sxm")["node"]["nics"]
+    assert (fast["bandwidth"], fast["kind"]) == ("400 Gb/s", "infiniband")
+    omnipath = data(matrix([*gpus(2), "hfi1_0"], lambda a, b: "PHB", {}), gpu="rtx4090")["node"]["nics"]
+    assert (omnipath["bandwidth"], omnipath["kind"]) == ("100 Gb/s", "omnipath")
+
+
 def test_old_headers_name_the_ports_and_have_no_rows_for_them() -> None:
     def joins(a: str, b: str) -> str:
         return "PIX" if {a, b} == {"GPU2", "mlx5_1"} else "SOC" if "GPU0" in (a, b) and b != "mlx5_0" else "PHB"

@@ -13,7 +13,7 @@ from zerosim import catalog
 from zerosim.catalog import recognise
 from zerosim.catalog.data import load
 from zerosim.spec.importers import read_seen
-from zerosim.spec.importers.topology_text import scalar
+from zerosim.spec.importers.yaml_lines import scalar
 from zerosim.spec.topology_file import read_topology
 
 BOX = matrix(gpus(2), lambda a, b: "PHB", {})

@@ -110,6 +110,26 @@ def test_single_modules_that_a_lower_room_may_see_are_values() -> None:
             assert all(name.split(".")[1] in BASICS for name in names), path
 
 
+READERS = (
+    "nccl_nvlinks",
+    "nccl_xml",
+    "plain_text",
+    "seen",
+    "smi",
+    "smi_listings",
+    "smi_table",
+    "xml_tree",
+    "yaml_lines",
+)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_a_tool_told_is_read_without_the_catalogue(reader: str) -> None:
+    path = HOUSE / "spec" / "importers" / f"{reader}.py"
+    names = imported(path, ast.parse(path.read_text(encoding="utf-8")))
+    assert not {name for name in names if name.startswith("zerosim.catalog")}
+
+
 def test_only_the_engine_knows_simpy() -> None:
     knowing = {room(path) for path, tree in sources() if any(n.split(".")[0] == "simpy" for n in imported(path, tree))}
     assert knowing == {"engine"}

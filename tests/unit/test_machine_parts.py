@@ -128,6 +128,17 @@ def test_an_uplink_is_that_of_the_gpus_beneath_it() -> None:
     assert share_of(outer, busy | {Place("uplink", 1): 0.7}, ()) == 0.7
 
 
+def test_the_slot_of_a_port_carries_what_the_port_does() -> None:
+    """A port of 200 Gb/s, 25 GB/s, in a slot of 31.25; no slot is more than full."""
+    port = Branch((Part("n", "nic", mark=None, rate=25e9),), wire("n", "c", rate=31.25e9))
+    busy = {Place("nic", 0): 0.5, Place("nic", 1): 0.25}
+    assert share_of(port, busy, (0, 1)) == pytest.approx(0.4)
+    assert share_of(port, busy, (1,)) == pytest.approx(0.2)
+    assert share_of(port._replace(wire=wire("n", "c", rate=5e9)), busy, (0,)) == 1.0
+    assert share_of(port, {Place("sm", 0): 0.5}, (0,)) is None
+    assert share_of(port._replace(parts=(Part("n", "nic"),)), busy, (0,)) is None
+
+
 def test_a_wire_says_its_name_rate_and_share() -> None:
     pcie, drive = Wire("n", "c", "pcie", 31.5e9, 31.5e9, "PCIe 4"), Wire("d", "c", "nvme", 6.5e9, 3.8e9)
     assert [*label(pcie, 2, 0.5, 100)] == ["PCIe 4 each", "31.5 GB/s", "50 %"]
@@ -189,6 +200,7 @@ def test_a_rack_has_its_nvlink_switch_outside_the_servers() -> None:
     assert said["nvswitch"] == "2 NVSwitches, 18 nodes on each"
     nvlink = next(cable for cable in machine.cables if cable.kind == "nvlink")
     assert nvlink.rates == ((900e9, 4),)
+    assert "1 core switch" in [switches.said for switches in machine.switches if switches.names == ("core0",)]
     levels = [(switches.kind, switches.level) for switches in machine.switches]
     assert levels == [("leaf", 1), ("spine", 2), ("spine", 3), ("nvswitch", 1)]
 
@@ -237,7 +249,8 @@ def test_the_port_that_a_step_waits_for_is_hot() -> None:
     assert machine.about[1].endswith(f"busiest: NIC 10 Gb/s Ethernet, one per node, {percent(share)} of the step")
     lines = pictures.colours(ET.fromstring(render(machine)))
     assert lines["network, 10 Gb/s from each"] == "network-line heat3"
-    assert lines["nic0 – socket0: PCIe 4, 31.5 GB/s each way"] == "pcie-line idle"
+    slot = "nic0 – socket0: PCIe 4, 31.5 GB/s each way; carries what its NIC does"  # 1.25 GB/s
+    assert lines[slot] == "pcie-line heat0"
 
 
 def test_a_slow_port_is_hot_on_its_own_server_alone() -> None:

@@ -175,6 +175,17 @@ def test_uplinks_are_as_hot_as_the_servers_behind_them_see_them() -> None:
     assert lines["network, 4 × 400 Gb/s from each"] == "network-line idle"
 
 
+def test_the_slot_of_a_busy_port_is_no_longer_cold() -> None:
+    """Ports of 25 GB/s that are busy all the time, in slots of 31.5 GB/s; GPUs that are idle."""
+    machine = drawing(pictures.eights(2))
+    lines = pictures.colours(ET.fromstring(render(machine._replace(busy={Place("nic", 0): 1.0}))))
+    slots = {about: warm for about, warm in lines.items() if about.endswith("; carries what its NIC does")}
+    assert slots
+    assert set(slots.values()) == {"pcie-line heat2"}
+    assert all("nic" in about for about in slots)
+    assert "carries what its NIC does" not in render(machine)
+
+
 def test_before_a_run_nothing_is_hot() -> None:
     text = render(drawing(pictures.eights(2)))
     body = text.partition("</style>")[2]
@@ -222,7 +233,8 @@ def nodes(draw: st.DrawFn) -> Topology:
     slow = st.fixed_dictionaries({"gpu": st.builds("{}.{}".format, st.integers(0, count - 1), st.integers(0, gpus - 1)),
                                   "compute": st.sampled_from([0.8, 0.333])})  # fmt: skip
     overrides = draw(st.lists(slow, max_size=3, unique_by=lambda each: each["gpu"]))
-    fabric = {"kind": draw(st.sampled_from(["switch", "rail", "fat_tree"])), "leaf_nodes": draw(st.integers(1, 3))}
+    kind, leaf_nodes = draw(st.sampled_from(["switch", "rail", "fat_tree"])), draw(st.integers(1, 3))
+    fabric = {"kind": kind} | ({} if kind == "switch" else {"leaf_nodes": leaf_nodes})
     return pictures.described("any", node, fabric=fabric, overrides=overrides)
 
 

@@ -258,6 +258,19 @@ def test_stages_share_what_they_are_joined_to() -> None:
     assert "shared by 8 GPUs" in found.supply.labels["dram"]
 
 
+def test_stages_share_the_uplinks_of_leaf_and_spine() -> None:
+    """Two pipelines of four stages, a GPU with a port of its own each; two nodes of two GPUs on each leaf, and a spine
+    for each leaf: the stages of a pipeline share both."""
+    fabric = {"kind": "fat_tree", "leaf_nodes": 2, "spine_nodes": 2}
+    nodes = switched("a100_sxm_80", 2, 4, {"device": "infiniband_hdr", "count": 2}, fabric=fabric)
+    groups = {"dp": Group("dp", 2, stride=4)}
+    op = Op(0, "reduce", communicator("dp"), Collective("all_reduce", 10**9, "uint8", "dp"))
+    found = price([Step((op,), (), frozenset(), groups, 1)] * 4, nodes)
+    assert {"nic.stage 0", "nic.stage 1", "leaf", "spine"} <= found.supply.rates.keys()
+    above = [{u.resource: u.amount for u in found.demands[f"stage {k}"][0].uses} for k in range(4)]
+    assert [uses["leaf"] for uses in above] == [uses["spine"] for uses in above] == pytest.approx([10**9] * 4)
+
+
 def test_pipelines_that_differ_are_played_apart() -> None:
     slow = switched("a100_sxm_80", 4, 3, HDR, overrides=[{"gpu": "1.2", "compute": 0.5}])
     found = priced_pair(4, 0, slow)

@@ -8,7 +8,7 @@ import pytest
 
 from zerosim.errors import InputError
 from zerosim.spec.loading import inline
-from zerosim.spec.topology import Topology
+from zerosim.spec.topology import Nic, Topology
 from zerosim.spec.topology_file import read_topology
 
 NICS: dict[str, Any] = {
@@ -52,6 +52,15 @@ def test_ports_that_are_not_as_the_others() -> None:
     slow = box({}, {}, overrides=[{"node": 0, "nics": {"bandwidth": "100 Gbps"}}])
     assert dict(slow.nodes[0].ports)["nic0"] == 12.5e9
     assert dict(slow.nodes[0].ports)["nic3"] == 3.125e9
+
+
+def test_ports_that_are_slower_are_of_the_kind_of_the_others() -> None:
+    slow = [{"nics": [1], "bandwidth": "25 Gbps"}]
+    for nics in ({"bandwidth": "200 Gbps", "kind": "roce"}, {"device": "roce_200"}):
+        node = box({}, {}, nics={"count": 4, **nics, "unlike": slow}).nodes[0]
+        names = [port.figures.name.partition("_")[0] for port in node.of_kind("nic") if isinstance(port.figures, Nic)]
+        assert names == ["roce"] * 4
+        assert dict(node.ports)["nic1"] == 3.125e9
 
 
 def test_ports_that_cannot_be() -> None:

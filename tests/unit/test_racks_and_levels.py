@@ -70,6 +70,15 @@ def test_between_racks_all_ports_of_a_rack_carry_what_leaves_it() -> None:
     assert gathered.flow == pytest.approx(found["nic"] / (2 * 11.25e9), rel=0.1)
 
 
+def test_all_that_leaves_a_rack_leaves_the_leaf_below_it() -> None:
+    """Two racks of two hosts, each on its own leaf: no peer hangs on the same leaf, and what both hosts send passes
+    the leaf's uplink, which has the rate of one of their four ports."""
+    racks = machine(4, hosts=2, kind="fat_tree", leaf_nodes=2, oversubscription=4)
+    found = uses(racks, GATHER)
+    assert found["leaf"] == pytest.approx(2 * found["nic"])
+    assert at_once(racks, GATHER)[0].flow == pytest.approx(found["leaf"] / (4 * 12.5e9 / 4 * 0.9))
+
+
 def test_a_rack_that_is_filled_in_part_is_a_class_of_its_own() -> None:
     racks = machine(6, hosts=3).select(nodes=4)
     assert racks.nvlink_domains() == ((0, 1, 2, 3, 4, 5), (6, 7))
@@ -79,13 +88,9 @@ def test_a_rack_that_is_filled_in_part_is_a_class_of_its_own() -> None:
 
 def test_racks_in_either_form_cost_the_same() -> None:
     """The same two racks, drawn link by link."""
-    devices: list[dict[str, Any]] = [
-        {"name": f"nvswitch{rack}", "kind": "nvswitch", "node": 2 * rack} for rack in (0, 1)
-    ]
-    del devices[:]
     links: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = [{"name": "leaf", "kind": "leaf"}]
     devices += [{"name": f"rack{rack}", "kind": "nvswitch", "node": 2 * rack} for rack in (0, 1)]
-    devices += [{"name": "leaf", "kind": "leaf"}]
     for host in range(4):
         devices.append({"name": f"cpu{host}", "kind": "socket", "node": host, "cores": 64})
         devices += [
@@ -116,10 +121,9 @@ def test_a_rack_of_the_catalogue() -> None:
     two = nvl72.select(nodes=36)
     assert [len(domain) for domain in two.nvlink_domains()] == [72, 72]
     inside, between = (at_once(two, GATHER, size=size)[0].flow for size in (72, 144))
-    # 0.81 x 900 GB/s of a GPU, or 72 ports of 0.92 x 50 GB/s for all that leaves the rack
     assert set(uses(two, GATHER, size=72)) == {"nvlink", "hbm"}
-    assert inside > 0
-    assert between >= inside * (1 - 1e-9)
+    assert inside == pytest.approx(71 / 72 * 8 / (0.81 * 900))
+    assert between == pytest.approx(143 / 144 * 8 / (0.81 * 900))  # as wide: 72 ports of 50 GB/s carry it beside
     graph = Machine(named_topology("gb200-nvl72").select(nodes=4104)).graph(4000)
     assert len([name for name in graph if "gpu" in name]) == 4  # of 16,416: a host and its switches are drawn
     assert len(graph) < 40
@@ -167,6 +171,26 @@ def test_the_narrower_level_decides() -> None:
     assert found.demands["all"][0].bottleneck(found.supply) in ("leaf", "spine")  # a spine of 4:1 leaves is as narrow
 
 
+def test_a_node_alone_on_its_leaf_sends_all_of_it_further() -> None:
+    """Three nodes, two on a leaf, 4:1. Of what nodes 0 and 1 send half leaves the leaf, through two quarters of a port;
+    node 2 sends all through one quarter: twice as long."""
+    even, odd = (machine(nodes, leaf_nodes=2, oversubscription=4) for nodes in (4, 3))
+    assert [len(even.rank_classes()), len(odd.rank_classes())] == [1, 2]
+    found = priced(odd, GATHER)
+    assert found.demands["nodes 0-1"][0].bottleneck(found.supply) == "leaf.node 2"
+    (gathered,) = at_once(odd, GATHER)
+    assert gathered.flow == pytest.approx(uses(odd, GATHER)["nic.node 2"] / (22.5e9 / 4))
+    assert len(machine(3, leaf_nodes=2).rank_classes()) == 1  # as wide as the ports: the same to all
+
+
+def test_a_group_is_as_slow_as_its_node_that_has_none_of_it_near() -> None:
+    """Two groups of three nodes, two on a leaf: node 2 shares its leaf with a node of the other group."""
+    pairs = machine(6, leaf_nodes=2, oversubscription=4)
+    assert len(pairs.rank_classes()) == 1
+    (gathered,) = at_once(pairs, GATHER, size=6)
+    assert gathered.flow == pytest.approx(uses(pairs, GATHER, size=6)["nic"] / (22.5e9 / 4))
+
+
 def test_a_group_below_one_spine_does_not_feel_the_core() -> None:
     (even,), (thin,) = (at_once(levels(1, o), GATHER, size=8) for o in (1, 16))
     assert thin == even
@@ -206,7 +230,15 @@ def test_levels_drawn_link_by_link_are_found_again() -> None:
         ),
         (
             {"kind": "switch", "spine_nodes": 4},
-            "fabric.spine_nodes: found 4; expected none, as one switch joins all nodes",
+            "fabric.spine_nodes: found 4; expected kind: fat_tree or rail, as one switch has no uplinks",
+        ),
+        (
+            {"kind": "switch", "leaf_nodes": 4},
+            "fabric.leaf_nodes: found 4; expected kind: fat_tree or rail, as one switch has no uplinks",
+        ),
+        (
+            {"kind": "switch", "oversubscription": 4, "leaf_nodes": 4},
+            "fabric.oversubscription: found 4; expected kind: fat_tree or rail, as one switch has no uplinks",
         ),
         ({"spine_oversubscription": 2}, "fabric.spine_oversubscription: found 2; expected spine_nodes beside it"),
     ],
@@ -214,7 +246,12 @@ def test_levels_drawn_link_by_link_are_found_again() -> None:
 def test_levels_that_cannot_be(fabric: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError) as error:
         machine(8, **fabric)
-    assert expected in str(error.value)
+    (problem,) = error.value.problems
+    assert expected in str(problem)
+
+
+def test_one_switch_may_be_said_to_be_without_oversubscription() -> None:
+    assert machine(8, kind="switch", oversubscription=1).fabric == machine(8, kind="switch").fabric
 
 
 def test_only_a_switch_is_shared_by_hosts() -> None:

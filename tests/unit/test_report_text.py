@@ -121,6 +121,8 @@ def test_a_long_label_keeps_what_it_is_and_where() -> None:
     assert shortened(label, 50) == label
     assert shortened(label, 40) == "NIC … Ethernet, one per node (node 1)"
     assert shortened(label, 30) == "NIC …, one per node (node 1)"
+    differing = "NICs 5 x 200, 2 x 100 and 1 x 25 Gb/s InfiniBand per node"
+    assert shortened(differing, 50) == "NICs … InfiniBand per node"
     assert shortened(label, 12) == "…de (node 1)"
     assert shortened("PCIe 4 31.5 GB/s to the GPU", 20) == "PCIe 4 … to the GPU"
     uplink = "PCIe 4 31.5 GB/s switch uplink from the GPU, shared by 2 GPUs"

@@ -59,9 +59,22 @@ def test_a_row_is_the_whole_summary_flattened(swept: tuple[Sweep, Swept]) -> Non
     assert not any(isinstance(value, list | dict) for value in row.values())
 
 
+def test_a_row_has_the_longest_wait(tmp_path: Path) -> None:
+    slow = "axes: {topology.overrides: [[], [{node: 1, nics: {bandwidth: 1 Gbps}}]]}\n"
+    equal, unequal = sweep(asked(tmp_path, slow)).rows
+    assert "waits.0.waited_for" not in equal
+    assert (unequal["waits.0.waited_for"], unequal["waits.0.cause"]) == ("node 1", "slow")
+    assert unequal["waits.0.seconds"] > 0
+
+
+def test_only_a_change_that_was_typed_is_told_as_set(tmp_path: Path) -> None:
+    rows = sweep(asked(tmp_path, "axes: {nodes: [1]}\n", changes=("gpus=99",))).rows
+    assert rows[0]["error"].startswith("--set gpus=99: gpus: found 99")
+
+
 def test_an_error_in_a_point_is_its_row(swept: tuple[Sweep, Swept]) -> None:
     row = swept[1].rows[-1]
-    assert "--set nodes=900000000: nodes: found 900000000; expected from 1 to" in row["error"]
+    assert row["error"].startswith("nodes=900000000: nodes: found 900000000; expected from 1 to")
     assert (row["stage"], row["nodes"], row["slowdown"]) == (3, 900000000, None)
     assert swept[1].errors == (row["error"],)
 
@@ -88,7 +101,7 @@ def test_points_that_are_alike_are_played_once(tmp_path: Path) -> None:
 def test_what_is_wrong_with_the_other_step_is_told(tmp_path: Path) -> None:
     found = asked(tmp_path, "axes: {nodes: [1]}\n", "against: {name: NVLink, changes: {gpus: 99}}\n")
     (row,) = sweep(found).rows
-    assert row["error"].startswith("NVLink: --set gpus=99: gpus: found 99")
+    assert row["error"].startswith("NVLink: gpus=99: gpus: found 99")
     assert (row["slowdown"], row["fits"], row["step_seconds"] > 0) == (None, True, True)
     (sheet,) = sheets(found, Swept((row,)))
     assert [sheet.lines[0][1][place] != "!" for place in (0, -1)] == [True, False]

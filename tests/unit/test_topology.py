@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.counting import calls
-from zerosim.catalog import constants
+from zerosim.catalog import constant, constants
 from zerosim.errors import InputError
 from zerosim.spec import topology_file
 from zerosim.spec.devices import Gpu, Link, Nic
@@ -123,6 +123,7 @@ def test_mesh_and_pairs_and_chip_to_chip() -> None:
     assert way(pairs, "0.gpu1", "0.gpu2") == ["0.gpu1", "0.pcie0", "0.socket0", "0.pcie1", "0.gpu2"]
     grace = named_topology("gh200").route("0.gpu0", "0.dram0")
     assert [(link.kind, link.bandwidth) for link in grace] == [("c2c", 450e9), ("dram", 480e9)]
+    assert grace[0].latency == constant("latency_us.c2c") * 1e-6
 
 
 def test_unknown_names_are_input_errors() -> None:

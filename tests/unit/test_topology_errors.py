@@ -64,6 +64,21 @@ def test_the_files_that_are_made_wrong_here_are_right() -> None:
     ("right", "wrong", "expected"),
     [
         (
+            "compute: 0.8",
+            "compute: ¦80",
+            "overrides.1.compute: found 80; expected a share of the rate such as 0.8",
+        ),
+        (
+            "count: 4}",
+            "count: 4, compute: ¦10.5}",
+            "node.gpus.compute: found 10.5; expected a share of the rate such as 0.8",
+        ),
+        (
+            "{bandwidth: 100 Gbps}",
+            "{unlike: [¦{nics: [1], kind: roce}]}",
+            'overrides.0.nics.unlike.0.bandwidth: found nothing; expected the rate of a port such as "200 Gbps"',
+        ),
+        (
             "device: a100_sxm_80",
             "device: ¦a100_sxm80",
             'node.gpus.device: found "a100_sxm80"; expected a GPU of the catalogue (zerosim list devices); '

@@ -14,9 +14,11 @@ from tests.together import GB, at_once, collective, priced
 from zerosim import Simulation, simulate
 from zerosim.errors import InputError
 from zerosim.report.text import render
+from zerosim.report.waits import unequal
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.spec.loading import inline
 from zerosim.spec.topology import Topology
+from zerosim.spec.topology_facts import describe, noted
 from zerosim.spec.topology_file import read_topology
 
 GATHER = collective("all_gather", 32 * GB)
@@ -77,8 +79,12 @@ def test_a_port_that_is_down_leaves_its_traffic_to_the_others() -> None:
 
 def test_a_gpu_that_goes_alone_shares_the_port_beside_it() -> None:
     """One GPU a node in each group, eight groups at once: GPU 2 of node 3 goes through port 3, as GPU 3 does, for that
-    is the nearest. Both have half of it, and all groups, which do the same, wait for these."""
-    assert ratio({"node": 3, "nics": {"down": [2]}}, size=4, stride=8) == pytest.approx(2)
+    is the nearest. Both have half of it. The others have an eighth of what the node's seven ports carry."""
+    down = {"node": 3, "nics": {"down": [2]}}
+    assert ratio(down, size=4, stride=8) == pytest.approx(8 / 7)
+    found = priced(cluster(down), GATHER, size=4, stride=8)
+    flow = {name: each[0]._replace(latency=0.0).alone(found.supply) for name, each in found.demands.items()}
+    assert flow["gpu 3.2 and 1 more"] / flow["gpu 3.0 and 5 more"] == pytest.approx(2 / (8 / 7))
 
 
 def test_half_of_the_gpus_have_half_of_the_ports_near() -> None:
@@ -88,6 +94,16 @@ def test_half_of_the_gpus_have_half_of_the_ports_near() -> None:
     assert len(cluster(few).gpus) == 28
     assert found.flow / plain.flow == pytest.approx(2 * (27 / 28) / (31 / 32))
     assert names(few) == [("nodes 0-2", 24), ("node 3", 4)]
+
+
+def test_a_gpu_alone_on_its_node_sends_all_of_it_through_its_lane() -> None:
+    """Nothing goes on inside; two ports beside the GPU would carry 45 GB/s, its lane 0.77 of 31.5."""
+    alone = cluster({"node": 3, "gpus": {"count": 1}, "nvlink": {"kind": "none"}})
+    found = priced(alone, GATHER)
+    uses = {use.resource: use.amount for use in found.demands["node 3"][0].uses}
+    assert uses["pcie.d2h.node 3"] == uses["nic.node 3"] == pytest.approx(24 / 25 * 32 * GB)
+    assert not [name for name in uses if name.startswith("uplink") and name.endswith("node 3")]
+    assert at_once(alone, GATHER)[0].flow == pytest.approx(24 / 25 * 32 / (0.77 * 31.5))
 
 
 def test_other_gpus_bring_their_own_links() -> None:
@@ -105,7 +121,6 @@ def test_other_gpus_bring_their_own_links() -> None:
     flows = [first.demands[name][0]._replace(latency=0.0).alone(first.supply) for name in ("nodes 0-2", "node 3")]
     assert flows[1] == pytest.approx(2 * flows[0])
     given = {"node": 3, "gpus": {"device": "v100_sxm2_32"}, "nvlink": {"bandwidth": "75 GB/s"}}
-    assert cluster(given).nodes[3].links[-1].kind  # drawn
     assert max(link.bandwidth for link in cluster(given).nodes[3].links if link.kind == "nvlink") == 75e9
 
 
@@ -138,6 +153,10 @@ def test_a_lane_of_four_slows_its_port() -> None:
             {"gpu": "1.5", "pcie": {"bandwidth": "60 GB/s"}},
             "overrides.0.pcie.bandwidth: found 60 GB/s; expected at most",
         ),
+        (
+            {"gpu": "1.5", "nvlink": {"bandwidth": "900 GB/s"}},
+            "overrides.0.nvlink.bandwidth: found 900 GB/s; expected at most 300 GB/s, as the other GPUs have",
+        ),
         ({"gpu": "1.5", "pcie": {"switches": []}}, 'overrides.0.pcie.switches: found "switches"; expected a figure of'),
         (
             {"gpu": "1.5", "nvlink": {"kind": "mesh"}},
@@ -150,6 +169,27 @@ def test_overrides_that_cannot_be(override: dict[str, Any], expected: str) -> No
     with pytest.raises(InputError) as error:
         cluster(override)
     assert expected in str(error.value)
+
+
+REDUCE = collective("all_reduce", GB)
+
+
+def test_what_stands_for_a_class_uses_its_resources_once() -> None:
+    """Groups of one GPU a node. That of GPU 0.5 meets a rank of nodes 1-3, whose port is busy with all eight groups
+    in that of GPU 0.0: it takes nothing more there, and a GPU that only computes more slowly slows no collective."""
+    unequal = cluster({"gpu": "0.5", "compute": 0.8})
+    found = priced(unequal, REDUCE, size=4, stride=8)
+    for name in found.demands:
+        owners = {use.resource.partition(".")[2] for use in found.demands[name][0].uses if use.resource[:3] == "nic"}
+        assert owners == ({"gpu 0.5"} if name == "gpu 0.5" else {"gpu 0.0 and 6 more", "nodes 1-3"})
+    plain, slow = (priced(each, REDUCE, size=4, stride=8) for each in (cluster(), unequal))
+    alone = {demands[0].alone(each.supply) for each in (plain, slow) for demands in each.demands.values()}
+    assert max(alone) == pytest.approx(min(alone))
+
+
+def test_an_override_of_a_gpu_that_another_one_takes_away() -> None:
+    with pytest.raises(InputError, match=r"overrides.0.gpu: found GPU 5; expected a GPU from 0 to 3"):
+        cluster({"gpu": "1.5", "compute": 0.9}, {"node": 1, "gpus": {"count": 4}})
 
 
 # --- few classes ------------------------------------------------------------------------------------------------------
@@ -174,6 +214,30 @@ def test_classes_and_cost_grow_with_what_differs_not_with_ranks(overrides: tuple
     assert more - less <= (40 + 20 * expected) * (1024 - 64)
 
 
+# --- ports that differ ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unlike", "expected"),
+    [
+        ([{"nics": [3], "bandwidth": "25 Gbps"}], "NICs 7 x 200 and 1 x 25 Gb/s InfiniBand per node"),
+        (
+            [{"nics": [0], "bandwidth": "25 Gbps"}, {"nics": [1, 2], "bandwidth": "100 Gbps"}],
+            "NICs 5 x 200, 2 x 100 and 1 x 25 Gb/s InfiniBand per node",
+        ),
+        (
+            [{"nics": [0], "bandwidth": "25 Gbps", "kind": "roce"}],
+            "NICs 7 x 200 Gb/s InfiniBand and 1 x 25 Gb/s RoCE per node",
+        ),
+        ([{"nics": [3], "bandwidth": "200 Gbps"}], "NIC 200 Gb/s InfiniBand, 8 per node"),
+    ],
+)
+def test_ports_that_differ_are_told_one_kind_after_the_other(unlike: list[dict[str, Any]], expected: str) -> None:
+    """They are of the kind of the others where none is given."""
+    found = priced(cluster(*({"node": host, "nics": {"unlike": unlike}} for host in range(4))), GATHER)
+    assert found.supply.labels["nic"] == expected
+
+
 # --- who waits for whom -----------------------------------------------------------------------------------------------
 
 
@@ -195,18 +259,19 @@ def test_nobody_waits_among_equals() -> None:
 
 
 def test_a_slow_port_is_waited_for_in_every_collective() -> None:
-    """All of them take eight times as long: of the time that they move, 7/8 is waiting for node 3."""
+    """All of them move eight times as long: 7/8 of that is waiting for node 3, and so is what filling the way grew by,
+    which is as the square root."""
     simulation = played(UNEQUAL[0])
     (wait,) = simulation.summary().waits
     assert (wait.waiting, wait.waited_for, wait.cause) == ("nodes 0-2", "node 3", "slow")
     assert wait.resource == "nic.node 3"
     assert wait.label == "NIC 25 Gb/s InfiniBand, 8 per node (node 3)"
-    moving = sum(
-        span.end - span.start - demand.latency
+    held = [
+        7 / 8 * (span.end - span.start - demand.latency) + (1 - 8**-0.5) * demand.filling
         for span, demand in zip(simulation.spans["node 3"], simulation.demands["node 3"], strict=True)
         if demand.algorithm not in ("", "none") and "nic.node 3" in {use.resource for use in demand.uses}
-    )
-    assert wait.seconds == pytest.approx(7 / 8 * moving, rel=0.02)
+    ]
+    assert wait.seconds == pytest.approx(sum(held), rel=1e-3)
     assert 0 < wait.exposed_seconds <= wait.seconds
     text = render(simulation.summary())
     assert "nodes 0-2: " in text
@@ -238,6 +303,84 @@ def test_ranks_of_two_kinds_on_a_node_are_waited_for_together() -> None:
     (wait,) = played(UNEQUAL[2], gbps=25).summary().waits
     assert wait.waited_for == "gpu 2.0 and 5 more, gpu 2.2 and 1 more"
     assert wait.waiting == "node 0 and 2 more"
+
+
+def test_the_screen_names_the_node_that_they_are_all_of() -> None:
+    summary = played({"node": 1, "nics": {"down": [3]}}, gbps=25).summary()
+    assert summary.waits[0].node == 1
+    (line,) = unequal(summary, 200, 5)
+    assert line.startswith("node 0 and 2 more: ")
+    assert "of waiting for node 1, " in line
+    assert line.endswith(": NIC 25 Gb/s InfiniBand, 7 per node")
+    one = played({"gpu": "0.5", "compute": 0.5}).summary()
+    assert {wait.node for wait in one.waits} == {None}
+    assert "of waiting for gpu 0.5, " in next(unequal(one, 200, 5))
+
+
+def test_a_port_that_is_down_is_told_among_what_was_assumed() -> None:
+    down = {"node": 1, "nics": {"down": [3]}}
+    assert "node 1: NIC 3 is down, 7 of 8 are left" in played(down).summary().assumptions
+    assert describe(cluster(down))[-1] == "note: node 1: NIC 3 is down, 7 of 8 are left"
+    assert noted(cluster(down).select(nodes=1)) == ()  # the node is none of those that are left
+    several = ({"node": host, "nics": {"down": [5, 3]}} for host in (1, 2))
+    assert noted(cluster(*several)) == ("nodes 1-2: NICs 3 and 5 are down, 6 of 8 are left",)
+    everywhere = ({"node": host, "nics": {"count": 2, "down": [0]}} for host in (0, 1))
+    said = described(*everywhere, nodes=2)
+    said["node"]["pcie"] = {"generation": 4}
+    found = noted(read_topology(inline(said, "t")))
+    assert found == ("each node: NIC 0 is down, 1 of 2 is left",)
+
+
+def test_a_throttled_gpu_in_a_hybrid_step_costs_what_a_throttled_node_does() -> None:
+    """Its node waits for it, whatever the others of the node could do."""
+    one, all_of_them = hybrid({"gpu": "0.5", "compute": 0.8}), hybrid({"node": 0, "gpus": {"compute": 0.8}})
+    assert one.makespan == pytest.approx(all_of_them.makespan, rel=1e-3)
+
+
+def hybrid(*overrides: dict[str, Any]) -> Simulation:
+    return simulate(from_mapping({
+        "title": "hybrid", "topology": described(*overrides, nodes=2),
+        "model": {"layers": 2, "hidden": 2048, "heads": 16, "ffn": 8192, "gated": False, "vocab": 32000},
+        "training": {"sequence_length": 1024, "precision": "bf16"},
+        "strategy": {"fsdp": {"fsdp_version": 1, "fsdp_sharding_strategy": "HYBRID_SHARD"}},
+    }))  # fmt: skip
+
+
+def test_whoever_ends_first_waits_for_the_end_of_the_step() -> None:
+    """The last reduction goes from node to node, for each GPU by itself: those that share a port end last."""
+    simulation = hybrid({"node": 1, "nics": {"down": [3]}})
+    waits = {wait.waiting: wait for wait in simulation.summary().waits if wait.waited_for == "gpu 1.2 and 1 more"}
+    assert set(waits) == {"node 0", "gpu 1.0 and 5 more"}
+    ended = {name: max(span.end for span in spans) for name, spans in simulation.spans.items()}
+    for name, wait in waits.items():
+        assert wait.cause == "late"
+        assert wait.label.startswith("NIC 200 Gb/s")
+        assert wait.seconds == pytest.approx(simulation.makespan - ended[name])
+
+
+def test_a_class_that_waited_itself_is_waited_for_without_a_reason_of_its_own() -> None:
+    waits = hybrid({"gpu": "0.5", "compute": 0.8}).summary().waits
+    assert {(wait.waiting, wait.waited_for, wait.label[:3]) for wait in waits} == {
+        ("gpu 0.0 and 6 more", "gpu 0.5", "SMs"), ("node 1", "gpu 0.0 and 6 more", ""),
+    }  # fmt: skip
+
+
+def test_those_who_are_slow_together_are_named_in_one_order() -> None:
+    waits = played({"gpu": "1.2", "pcie": {"lanes": 4}}).summary().waits
+    assert [wait.waited_for for wait in waits] == ["gpu 1.0 and 5 more, gpu 1.2, gpu 1.3"]
+
+
+def test_stages_of_pipelines_wait_for_the_port_that_stages_share() -> None:
+    scenario = from_mapping({
+        "title": "pipelines", "topology": described({"node": 1, "nics": {"bandwidth": "25 Gbps"}}, nodes=2),
+        "model": {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "gated": False, "vocab": 32000},
+        "training": {"sequence_length": 1024, "precision": "bf16"},
+        "strategy": {"pipeline": {"schedule": "1f1b", "stages": 4}},
+    })  # fmt: skip
+    waits = [wait for wait in simulate(scenario).summary().waits if wait.cause == "slow"]
+    assert waits
+    assert {wait.waited_for.partition(" of ")[2] for wait in waits} == {"pipelines 2-3"}
+    assert all(wait.label.startswith("NIC 25 Gb/s") for wait in waits)
 
 
 def test_the_slower_of_two_slow_nodes_is_waited_for_by_the_other_one_too() -> None:

@@ -71,6 +71,9 @@ def test_the_screen_says_it_in_a_line() -> None:
     assert list(unequal(summary, 100, 2)) == ["fast: 3 s of waiting for slow, 3 s of it exposed: NIC 5 B/s"]
     assert list(unequal(summary, 100, 0)) == ["and 1 such wait more"]
     assert list(unequal(summarize(tiny(), FACTS), 100, 2)) == []
+    little, hardly = (list(unequal(replace(summary, step_seconds=s), 100, 2)) for s in (2000.0, 4000.0))
+    assert little == ["fast: 3 s of waiting for slow, 3 s of it exposed: NIC 5 B/s"]  # 0.15 %, the largest
+    assert hardly == []
     late = summarize(skewed(2.0), FACTS)
     assert next(unequal(late, 100, 2)).startswith("fast: 21 s of waiting for slow, which comes late, ")
     assert late.as_json()["waits"][0]["label"] == "SMs"

@@ -50,6 +50,11 @@ def gpu(name: str) -> Gpu:
     return gpus()[name] if name in gpus() else _fail("GPU", name, "gpus")
 
 
+def gpu_called(name: str) -> str | None:
+    """The key of the GPU whose figures are called so: "H100-SXM5-80GB" is h100_sxm."""
+    return next((key for key, known in gpus().items() if known.name == name), None)
+
+
 def gpu_ports(name: str) -> GpuPorts:
     """The NVLink and PCIe ports of a GPU."""
     entry = _entry("gpus", "GPU", name)

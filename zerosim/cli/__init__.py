@@ -2,7 +2,7 @@
 
 The only room that prints. Verbs stand in the order of a first visit; those that ask about scenarios are in
 `one_scenario` and `sweeping`, those about machines in `machines` and `calibrating`, the others in `without_scenario`;
-how an answer is printed and an error ends is in `printing`.
+how an answer is printed and an error ends is in `printing`, how lists of sizes and names are read in `lists`.
 """
 
 from __future__ import annotations

@@ -13,12 +13,13 @@ import click
 
 from zerosim.cli.printing import Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.errors import InputError, Problem
+from zerosim.spec.calibration import COLLECTIVES
 
 if TYPE_CHECKING:
     from zerosim.spec.calibration import Compute, MeasuredRate
     from zerosim.spec.topology import Topology
+    from zerosim.studies.calibration_step import Measure
 
-COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"]
 RATES = {
     "h2d": ("copies.h2d", "Pinned copies from the host to one GPU, e.g. 24 GB/s."),
     "d2h": ("copies.d2h", "Pinned copies from one GPU to the host."),
@@ -26,6 +27,7 @@ RATES = {
     "nvme_read": ("nvme.read", "Reads of all drives of a node."),
     "nvme_write": ("nvme.write", "Writes to all drives of a node."),
 }
+STEP: dict[Measure, str] = {"step_seconds": "seconds", "mfu": "share", "tokens_per_second": "count"}
 FORMS = (".yaml", ".yml", ".json")
 COUNT = click.IntRange(1, 1_000_000)
 
@@ -69,7 +71,7 @@ def calibrate(files: tuple[str, ...], as_json: bool, out: str | None, name: str,
     from zerosim.report.calibration import render_calibration
     from zerosim.spec.calibration_file import calibration_text
     from zerosim.spec.nccl_log import Asked
-    from zerosim.studies.calibrate import BY_HAND, check, from_files
+    from zerosim.studies.calibrate import BY_HAND, check, from_files, write
 
     if out is not None and not out.lower().endswith(FORMS):
         raise InputError([Problem("--out", "", f'"{out}"', f"a name that ends in {', '.join(FORMS)}")])
@@ -88,13 +90,14 @@ def calibrate(files: tuple[str, ...], as_json: bool, out: str | None, name: str,
     entries = outcome.calibration
     if not (entries.curves or entries.compute or entries.rates):
         raise InputError(outcome.refused)
-    path = None if out is None else _write(out, entries, name)
+    if out is not None:
+        write(Path(out), entries, name)
     for problem in outcome.refused:
         click.echo(f"refused: {problem}", err=True)
     if as_json:
-        print_json(outcome.as_json() | {"wrote": path})
+        print_json(outcome.as_json() | {"wrote": out})
     else:
-        below = f"written to {path}\n" if path else f"\n{calibration_text(entries, '# For a file: --out FILE')}"
+        below = f"written to {out}\n" if out else f"\n{calibration_text(entries, '# For a file: --out FILE')}"
         print_text(render_calibration(outcome.as_json(), width()) + below)
 
 
@@ -134,8 +137,15 @@ def _sane(option: str, found: str, rate: float) -> None:
 def _rates(given: dict[str, Any], source: str) -> list[MeasuredRate]:
     from zerosim.studies.calibrate import adam_rate, given_rates
 
-    said = {key: given[key] for key in RATES if given[key] is not None}
-    rates = {RATES[key][0]: _rate(f"--{key.replace('_', '-')}", text) for key, text in said.items()}
+    rates: dict[str, float] = {}
+    problems: list[Problem] = []
+    for key in (key for key in RATES if given[key] is not None):
+        try:
+            rates[RATES[key][0]] = _rate(f"--{key.replace('_', '-')}", given[key])
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
     found = given_rates(rates, source)
     adam = given["cpu_adam_seconds"], given["cpu_adam_params"]
     if any(adam) and not all(adam):
@@ -148,17 +158,14 @@ def _rates(given: dict[str, Any], source: str) -> list[MeasuredRate]:
     return found
 
 
-STEP = {"step_seconds": "seconds", "mfu": "share", "tokens_per_second": "count"}
-
-
-def _wanted(given: dict[str, Any]) -> dict[str, float]:
+def _wanted(given: dict[str, Any]) -> tuple[Measure, float] | None:
     """What was measured of a step: exactly one thing, of a scenario."""
     options = [f"--{key.replace('_', '-')}" for key in STEP]
     said = {key: given[key] for key in STEP if given[key] is not None}
     if given["scenario"] is None:
         if said or given["changes"]:
             raise InputError([Problem("--scenario", "", "nothing", "the scenario whose step was measured")])
-        return {}
+        return None
     if len(said) != 1:
         found = "several of them" if said else "nothing measured of its step"
         raise InputError([Problem("--scenario", "", found, f"one of {', '.join(options)}")])
@@ -166,47 +173,11 @@ def _wanted(given: dict[str, Any]) -> dict[str, float]:
     value = _positive(f"--{key.replace('_', '-')}", text, STEP[key])
     if key == "mfu" and value >= 1:
         raise InputError([Problem("--mfu", "", f'"{text}"', "a share below 100 %, such as 42%")])
-    return {key: value}
+    return key, value
 
 
-def _step(given: dict[str, Any], wanted: dict[str, float]) -> Compute:
-    from zerosim import units
+def _step(given: dict[str, Any], wanted: tuple[Measure, float]) -> Compute:
     from zerosim.scenario import load
-    from zerosim.studies.calibration_step import fit_step, seconds_of
+    from zerosim.studies.calibration_step import measured_step
 
-    scenario = load(given["scenario"], given["changes"])
-    seconds = wanted.get("step_seconds") or seconds_of(scenario, wanted.get("mfu"), wanted.get("tokens_per_second"))
-    said = {
-        "step_seconds": "",
-        "mfu": f"MFU {units.show_share(wanted.get('mfu', 0.0))}, ",
-        "tokens_per_second": f"{units.show_count(wanted.get('tokens_per_second', 0.0))} tokens/s, ",
-    }
-    (key,) = wanted
-    found = fit_step(scenario, seconds, "")
-    took, usual = units.show_seconds(seconds), units.show_seconds(found.usual_seconds)
-    source = f"{Path(given['scenario']).name}: {said[key]}a step of {took} measured, {usual} by the catalogue"
-    return found.entry._replace(source=f"{source}; {given['source']}" if given["source"] else source)
-
-
-def _write(out: str, entries: Any, name: str) -> str:
-    """The file with what it had and what is new; what stood there in comments stands at its head."""
-    from dataclasses import replace
-
-    from zerosim.report.files import write_text
-    from zerosim.spec.calibration import Calibration
-    from zerosim.spec.calibration_file import HEADER, calibration_json, calibration_text, comments, read_calibration
-    from zerosim.spec.files import is_file, read_text
-    from zerosim.spec.loading import parse
-
-    path, before, head = Path(out), Calibration(""), HEADER
-    as_json = out.lower().endswith(".json")
-    if is_file(path):
-        text = read_text(path)
-        before = read_calibration(parse(text, out))
-        head = HEADER if as_json else comments(text)
-    merged = before.merged(entries)
-    merged = replace(merged, name=name or merged.name or path.stem)
-    written = calibration_json(merged) if as_json else calibration_text(merged, head)
-    read_calibration(parse(written, out))  # a file that no scenario could use is not written
-    write_text(path, written)
-    return out
+    return measured_step(load(given["scenario"], given["changes"]), *wanted, given["source"] or "")

@@ -26,18 +26,30 @@ def topology() -> None:
 @topology.command()
 @click.argument("name", required=False)
 @click.option("--svg", metavar="FILE", help="Draw it: a picture whose name ends in .svg.")
+@click.option("--nodes", type=click.IntRange(1), metavar="COUNT", help="So many nodes of it.")
 @click.option("--run", "scenario", metavar="SCENARIO", help="Play this, and draw how busy its own machine was.")
 @changes_option
 @json_option
-def show(name: str | None, svg: str | None, scenario: str | None, changes: tuple[str, ...], as_json: bool) -> None:
+def show(
+    name: str | None,
+    svg: str | None,
+    nodes: int | None,
+    scenario: str | None,
+    changes: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Print a topology, by name or path, in words; draw it with --svg.
 
     With --run SCENARIO the topology is that of the scenario, as far as it is used; NAME may be left out.
     """
     from zerosim.spec.topology_facts import as_data, describe
 
+    if nodes is not None and scenario is not None:
+        raise InputError([Problem("--nodes", "", "--run beside it", "--set nodes=COUNT, which is of the scenario")])
     played = _played(name, svg, scenario, changes)
     found = read_machine(name or "") if played is None else played.scenario.topology
+    if nodes is not None:
+        found = found.select(nodes)
     if svg is not None:
         _draw(found, played, svg)
     if as_json:
@@ -79,7 +91,13 @@ def _draw(machine: Topology, played: Simulation | None, svg: str) -> None:
 
 @topology.command()
 @click.argument("name", metavar="TOPOLOGY")
-@click.option("--collective", "kinds", multiple=True, metavar="NAMES", help="With commas or repeated; else the usual.")
+@click.option(
+    "--collective",
+    "kinds",
+    multiple=True,
+    metavar="NAMES",
+    help="E.g. all_reduce,all_gather; by default all but reduce.",
+)
 @click.option("--gpus", metavar="COUNTS", help="How many take part: 16, or for scaling 2,4,8 or 2-64; else all.")
 @click.option("--nodes", type=click.IntRange(1), metavar="COUNT", help="On so many nodes.")
 @click.option(
@@ -140,7 +158,7 @@ def check(
 @click.option("--gpu", metavar="DEVICE", help="Which GPU it is (zerosim list devices), as most texts do not say.")
 @click.option("--name", metavar="NAME", help="Name of the topology; else that of the file.")
 @click.option("--nodes", type=click.IntRange(1, 100_000), default=1, metavar="COUNT", help="So many equal nodes.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="F", help="Write the topology there.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the topology there.")
 def import_(file: str, gpu: str | None, name: str | None, nodes: int, out: Path | None) -> None:
     """Make a topology file of what nvidia-smi topo -m prints, or of an NCCL topology XML.
 

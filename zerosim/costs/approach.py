@@ -5,9 +5,10 @@ part, as NCCL's channels do; and at each port the GPUs nearest to that, to which
 send (rings over NVLink or PCIe; PXN since NCCL 2.12). Where that asks too much of a GPU's lane (five ports near four
 GPUs), each GPU sends an equal part instead, as NCCL's search takes what carries most (src/graph/search.cc). A GPU
 without others of its group on the node goes all the way by itself. Without GPUDirect RDMA (TCP; GPUs that have no peer
-access) bytes go through host memory: up to the GPU's socket, from there down to the port. What is found is laid on the
-links of the tree; the fullest of them decides. Ranks do the same at the same time and wait for the slowest, so each
-class is played as if it were the busiest GPU.
+access) bytes go through host memory: up to the GPU's socket, from there down to the port, so that the uplink of a
+switch above both is passed twice each way. What is found is laid on the links of the tree; the fullest of them decides.
+Ranks do the same at the same time and wait for the slowest, so each class is played as if it were the busiest of its
+GPUs.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerosim.catalog import constant, constants
+from zerosim.costs.links import each_way, peer_efficiency
 from zerosim.costs.machine import Machine, distance
 from zerosim.spec.topology import Gpu, Link, Nic
 
 
 @dataclass(frozen=True, slots=True)
 class Approach:
-    """Parts of a node's network traffic, each way: on the busiest GPU's own link, on the uplinks of the switches above,
-    the nearest first, and on the busiest link between sockets. `links` and `ports`: bytes/s of the node that these and
-    the ports, used unevenly, let through.
+    """Parts of a node's network traffic, each way: on the own link of the busiest GPU of a class, on the uplinks of the
+    switches above, the nearest first, and on the busiest link between sockets. `links` and `ports`: bytes/s of the node
+    that these and the ports, used unevenly, let through to the groups of that class.
     """
 
     lane: float = 0.0
@@ -45,8 +46,8 @@ class _Leg:
     port: str
 
 
-def approach(machine: Machine, host: int, crowd: Sequence[Sequence[int]]) -> Approach:
-    """The way of all groups on a node at once. `crowd`: the ranks of each on it."""
+def approach(machine: Machine, host: int, crowd: Sequence[Sequence[int]], alike: frozenset[int]) -> Approach:
+    """The way of all groups on a node at once. `crowd`: the ranks of each on it; `alike`: those of the class."""
     ports = {port.name: machine.climb(host, port.name) for port in machine.topology.devices("nic", host)}
     wired = {name: way for name, way in ports.items() if _wire(machine, host, name)}
     ranks = [rank for group in crowd for rank in group]
@@ -54,39 +55,41 @@ def approach(machine: Machine, host: int, crowd: Sequence[Sequence[int]]) -> App
         return Approach()
     ways = {rank: machine.climb(host, machine.topology.gpus[rank].name) for rank in ranks}
     staged = _staged(machine, host, ranks[0], next(iter(wired)))
+    own = [not alike.isdisjoint(group) for group in crowd]
     groups = [[ways[rank] for rank in group] for group in crowd]
-    found = [
-        _laid(
-            machine, host, ways, wired, staged, [leg for group in groups for leg in legs(group, wired, 1 / len(crowd))]
-        )
-        for legs in (_legs, _equal_legs)
-    ]
+    climbs = [ways[rank] for rank in alike if ways.get(rank)]
+    choices = ([list(legs(group, wired, 1 / len(crowd))) for group in groups] for legs in (_legs, _equal_legs))
+    found = [_laid(machine, host, climbs, wired, staged, list(zip(own, legs, strict=True))) for legs in choices]
     return max(found, key=lambda way: min(way.links, way.ports))  # the first of equals
 
 
 def _laid(
     machine: Machine,
     host: int,
-    ways: Mapping[int, Sequence[Link]],
+    climbs: Sequence[Sequence[Link]],
     wired: Mapping[str, tuple[Link, ...]],
     staged: bool,
-    legs: Sequence[_Leg],
+    legs: Sequence[tuple[bool, Sequence[_Leg]]],
 ) -> Approach:
-    """What these legs put on the links and ports of the node."""
-    loads: dict[Link, float] = {}  # of bytes out of the node; as many come in the other way
+    """What the legs of each group put on the links and ports of the node, seen by GPUs that climb so, some of which are
+    in the groups that are marked."""
+    loads: dict[Link, float] = {}
     used: dict[str, float] = {}
-    for leg in legs:
+    own: set[Link | str] = set()
+    for marked, leg in ((marked, leg) for marked, group in legs for leg in group):
         used[leg.port] = used.get(leg.port, 0.0) + leg.part
-        for link in machine.way(leg.up, wired[leg.port], staged) if leg.up and wired[leg.port] else ():
+        out = machine.way(leg.up, wired[leg.port], staged) if leg.up and wired[leg.port] else []
+        there_and_back = (*out, *map(machine.back, out))  # as much comes in the other way
+        for link in there_and_back:
             loads[link] = loads.get(link, 0.0) + leg.part
-    climbs = [way for way in ways.values() if way]
+        own.update((leg.port, *there_and_back) if marked else ())
     return Approach(
         lane=max((loads.get(way[0], 0.0) for way in climbs), default=0.0),
         uplinks=_uplinks(loads, climbs),
         sockets=max((load for link, load in loads.items() if link.kind == "socket"), default=0.0),
         staged=staged,
-        links=min(map(_carries, loads, loads.values()), default=math.inf),
-        ports=min(port_rate(machine, host, port) / part for port, part in used.items()),
+        links=min((each_way(link) / part for link, part in loads.items() if link in own), default=math.inf),
+        ports=min((port_rate(machine, host, port) / used[port] for port in wired if port in own), default=math.inf),
     )
 
 
@@ -121,29 +124,12 @@ def _staged(machine: Machine, host: int, rank: int, port: str) -> bool:
     return (isinstance(nic, Nic) and nic.transport == "tcp") or (isinstance(gpu, Gpu) and not gpu.p2p)
 
 
-def _carries(link: Link, part: float) -> float:
-    """Bytes/s of the whole of which a link carries a part, each way at once."""
-    if link.kind == "socket":
-        return link.bandwidth * constant("copies.socket_link_eff") / part
-    return link.bandwidth * min(peer_efficiency(link), constants("copies.both_eff")[link_key(link)]) / part
-
-
 def port_rate(machine: Machine, host: int, port: str) -> float:
     """Bytes/s that a port gives: its own share of its rate, through its slot."""
     wire, figures = _wire(machine, host, port), machine.device(host, port).figures
     given = sum(link.bandwidth for link in wire) * (figures.efficiency if isinstance(figures, Nic) else 1.0)
     slots = (link for link in machine.links_out(host, port) if link.kind == "pcie")
     return min([given, *(slot.bandwidth * peer_efficiency(slot) for slot in slots)])
-
-
-def peer_efficiency(link: Link) -> float:
-    """The fraction of a link's paper rate that traffic between devices reaches."""
-    return constants("copies.peer_eff")[link_key(link)]
-
-
-def link_key(link: Link) -> str:
-    """The kind of a GPU's link to its host as the catalogue writes it: the generation of PCIe, or `c2c`."""
-    return "c2c" if link.kind == "c2c" else f"pcie{min(max(link.generation or 4, 3), 6)}"
 
 
 def _wire(machine: Machine, host: int, port: str) -> list[Link]:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from zerosim.catalog import constant, gpus
+from zerosim.catalog import constant, gpu_called
+from zerosim.costs.links import link_key
 from zerosim.costs.machine import Machine
 from zerosim.costs.measured import Applied, Curves, timed
 from zerosim.costs.processor import GB, cores_share, locality, memory_turns
-from zerosim.costs.site import Site, link_key, survey
+from zerosim.costs.site import Site, survey
 from zerosim.errors import InputError, Problem
 from zerosim.resources import Calibrated
 from zerosim.spec.calibration import RATES, Calibration, Curve, MeasuredRate
@@ -123,7 +124,7 @@ def _changed(topology: Topology, calibration: Calibration, problems: list[Proble
 
 def gpu_key(figures: Gpu) -> str:
     """The name of a GPU in the catalogue; its own where it is not there."""
-    return next((key for key, known in gpus().items() if known.name == figures.name), figures.name)
+    return gpu_called(figures.name) or figures.name
 
 
 def _as_measured(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from zerosim.catalog import constant, constants
 from zerosim.costs.bounds import bus_factor, wire_bytes
 from zerosim.costs.groups import Reach, Spread
+from zerosim.costs.links import each_way
 from zerosim.costs.protocols import (
     PROTOCOLS,
     Protocol,
@@ -30,7 +31,6 @@ from zerosim.costs.protocols import (
     step_inside,
     step_of_a_rank,
 )
-from zerosim.costs.site import link_key
 from zerosim.costs.traffic import Bus, blocks, channels, traffic
 from zerosim.resources import Demand
 from zerosim.step import Collective
@@ -66,11 +66,13 @@ def collective(work: Collective, spread: Spread) -> Demand:
     way = min(_ways(work, spread), key=lambda way: alone(work, spread, way))  # the first of equals
     wire = wire_bytes(work.kind, work.bytes, spread.size, spread.islands, way.name)
     moved = bus_factor(work.kind, spread.size) * work.bytes
-    parts = zip(spread.reaches, way.buses, strict=True)
-    uses = [use for reach, bus in parts for use in traffic(reach, wire, bus, moved / bus.rate)]
-    holds = [blocks(reach, work.bytes) for reach in spread.reaches]
     flow = moved / min(bus.rate for bus in way.buses)
-    return Demand(alone(work, spread, way) - flow, tuple(uses), tuple(holds), algorithm=way.name)
+    parts = [(reach, bus) for reach, bus in zip(spread.reaches, way.buses, strict=True) if reach.played]
+    slower = flow / max(moved / bus.rate for _, bus in parts)  # than any that is played here
+    uses = [use for reach, bus in parts for use in traffic(reach, wire, bus, slower * moved / bus.rate)]
+    holds = [blocks(reach, work.bytes) for reach, _ in parts]
+    latency = alone(work, spread, way) - flow
+    return Demand(latency, tuple(uses), tuple(holds), algorithm=way.name, filling=latency - way.alpha)
 
 
 def alone(work: Collective, spread: Spread, way: Way) -> float:
@@ -262,11 +264,7 @@ def _ports_of_a_gpu(reach: Reach) -> float:
 
 def _lane(reach: Reach) -> float:
     """Bytes/s each way through the link of one GPU to its host."""
-    link = reach.site.host_link
-    if link is None:
-        return math.inf
-    key = link_key(link)
-    return link.bandwidth * min(constant(f"copies.peer_eff.{key}"), constant(f"copies.both_eff.{key}"))
+    return each_way(reach.site.host_link) if reach.site.host_link else math.inf
 
 
 def _narrower(bus: Bus, reach: Reach, factor: float) -> Bus:

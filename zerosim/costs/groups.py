@@ -11,35 +11,45 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from zerosim.catalog import constant, constants
 from zerosim.costs.approach import Approach, approach
 from zerosim.costs.island import Inside, island
 from zerosim.costs.machine import Machine
 from zerosim.costs.site import Leaf, Network, Site
+from zerosim.costs.sockets import Home
 from zerosim.errors import InputError, Problem
 from zerosim.resources import RankClass
 from zerosim.step import Group
 
-Gate = Literal["nic", "way", "leaf", "spine"]  # `way`: PCIe and sockets, between GPUs and ports
+Gate = Literal["nic", "way", "leaf", "spine"]  # `way`: PCIe, sockets, host memory, between GPUs and ports
+
+
+class Further(NamedTuple):
+    """What the nodes below a leaf (or a spine) send further: how many of them have groups that are busy at once, and
+    what share of their network traffic it is."""
+
+    senders: int = 0
+    part: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A group on one island, seen from a class of its ranks."""
+    """A group on one island, seen from a class of its ranks. `played`: the rank that stands for the class is in it; if
+    not, it is in a group like this one, whose traffic there is that of all."""
 
     site: Site
+    played: bool
     members: int  # ranks of the group on the island
     hosts: int  # nodes of the island that hold them
     siblings: int  # groups like this one on each of these nodes, all busy at once
-    senders: int  # nodes of its leaf with such groups
     inside: Inside
     net: float  # bytes/s out of the island that the group can count on
     gate: Gate  # what limits that
-    outside: float  # share of its network traffic that leaves its leaf
-    beyond: float  # share of it that leaves its spine as well
+    leaf: Further  # beyond its leaf
+    spine: Further  # and beyond its spine as well
     approach: Approach  # from the GPUs of its node to the ports
 
 
@@ -77,8 +87,8 @@ class Layout:
         islands: defaultdict[int, list[int]] = defaultdict(list)
         for member in members:
             islands[self.island_of[member]].append(member)
-        first = {self.class_of[member]: member for member in reversed(members)}
         hosts = sorted({self.machine.hosts[member] for member in members}) if len(islands) > 1 else []
+        first = {self.class_of[member]: member for member in self._remote_last(members, hosts)}
         reaches = tuple(
             self._reach(self.sites[number], group, member, islands[self.island_of[member]], hosts)
             for number, member in sorted(first.items())
@@ -92,29 +102,51 @@ class Layout:
             nvls=min(_nvls(reach, largest) for reach in reaches),
         )
 
+    def _remote_last(self, members: Sequence[int], hosts: Sequence[int]) -> Sequence[int]:
+        """The ranks of a group, backwards, those last that have fewest of its `hosts` below the same switches: what
+        these send further is what the others wait for."""
+        leaf, spine = (self.machine.neighbours(hosts, level) for level in (1, 2))
+        if max(len(set(near.values())) for near in (leaf, spine)) < 2:
+            return members[::-1]
+        where = self.machine.hosts
+        return sorted(members, key=lambda rank: (-leaf[where[rank]], -spine[where[rank]], -rank))
+
     def _reach(self, site: Site, group: Group, member: int, on_island: Sequence[int], hosts: Sequence[int]) -> Reach:
         where = self.machine.hosts
-        siblings = self._alike(group, member, where[member])
-        island_hosts = len({where[rank] for rank in on_island})
-        outside, beyond = (self._outside(site, where[member], hosts, level) for level in (1, 2))
-        beside = self.machine.beside(where[member]) if outside else ()
-        senders = sum(1 for host in beside if self._alike(group, member, host))
-        way = approach(self.machine, where[member], self._crowd(group, member, where[member])) if hosts else Approach()
-        gate, net = _narrowest(site, way, senders, outside, beyond)
+        crowd = self._crowd(group, member, where[member])
+        siblings = len(crowd)
+        whole = [self._on_node(group, each[0]) for each in crowd]
+        own = {where[rank] for rank in on_island}
+        peers = [host for host in hosts if host not in own]
+        leaf, spine = (self._further(site, group, member, peers, level) for level in (1, 2))
+        way = self._approach(member, crowd) if hosts else Approach()
         joined = len({self.domain_of[rank] for rank in on_island}) == 1
+        inside = _bounced(island(self.machine, member, on_island, joined, whole), site)
+        memory = _staged(inside, site, siblings) if way.staged else math.inf
+        gate, net = _narrowest(site, min(way.links, memory), way.ports, leaf, spine)
         return Reach(
             site=site,
+            played=member in members_of(group, site.rank, self.machine.world),
             members=len(on_island),
-            hosts=island_hosts,
+            hosts=len(own),
             siblings=siblings,
-            senders=senders,
-            inside=island(self.machine, member, on_island, joined, siblings),
-            net=net * island_hosts / siblings,
+            inside=inside,
+            net=net * len(own) / siblings,
             gate=gate,
-            outside=outside,
-            beyond=beyond,
+            leaf=leaf,
+            spine=spine,
             approach=way,
         )
+
+    def _on_node(self, group: Group, member: int) -> list[int]:
+        """The ranks of an instance on the node of `member`, whatever program they run."""
+        members = members_of(group, member, self.machine.world)
+        return [rank for rank in self.machine.ranks_on(self.machine.hosts[member]) if rank in members]
+
+    def _approach(self, member: int, crowd: Sequence[Sequence[int]]) -> Approach:
+        host, kind = self.machine.hosts[member], self.class_of[member]
+        alike = frozenset(rank for rank in self.machine.ranks_on(host) if self.class_of[rank] == kind)
+        return approach(self.machine, host, crowd, alike)
 
     def _alike(self, group: Group, member: int, host: int) -> int:
         """How many instances of a group on a node are busy when that of `member` is."""
@@ -137,13 +169,15 @@ class Layout:
         here = self.island_of[rank]
         return any(self.island_of[member] != here for member in members_of(group, rank, self.machine.world))
 
-    def _outside(self, site: Site, host: int, hosts: Sequence[int], level: int) -> float:
-        """The chance that the peer node hangs on another leaf (1), or below another spine (2), when nodes were placed
-        without regard to these."""
-        if len(hosts) < 2 or site.network is None:
-            return 0.0
-        switch = site.network.leaf if level == 1 else site.network.spine
-        return (len(hosts) - self.machine.near(host, hosts, level)) / (len(hosts) - 1) if switch.uplinks else 0.0
+    def _further(self, site: Site, group: Group, member: int, peers: Sequence[int], level: int) -> Further:
+        """Beyond the leaf (1) or the spine (2). Its part is the chance that one of `peers`, the nodes of the group's
+        other islands, hangs elsewhere, when nodes were placed without regard to these."""
+        host, network = self.machine.hosts[member], site.network
+        uplinks = network and (network.leaf if level == 1 else network.spine).uplinks
+        part = 1 - self.machine.near(host, peers, level) / len(peers) if peers and uplinks else 0.0
+        if not part:
+            return Further()
+        return Further(sum(1 for other in self.machine.beside(host, level) if self._alike(group, member, other)), part)
 
 
 def layout(machine: Machine, classes: Sequence[RankClass], sites: tuple[Site, ...], programs: int = 1) -> Layout:
@@ -190,24 +224,46 @@ def _nvls(reach: Reach, largest: int) -> float:
     return gains.get(reach.site.gpu.architecture, 0.0) if enough and there else 0.0
 
 
-def _narrowest(site: Site, way: Approach, senders: int, outside: float, beyond: float) -> tuple[Gate, float]:
+def _bounced(inside: Inside, site: Site) -> Inside:
+    """What goes from GPU to GPU through host memory is written there and read again, by all that share it at once."""
+    if inside.medium != "host" or site.home is None:
+        return inside
+    most = _memory(site.home) / 2
+    return replace(inside, ring=min(inside.ring, most), fan=min(inside.fan, most), pair=min(inside.pair, most))
+
+
+def _staged(inside: Inside, site: Site, siblings: int) -> float:
+    """Bytes/s out of a node, all groups of its ranks together, of which each is written to host memory and read there
+    on its way out, and as much on its way in. A ring that bounces within the node, too, has one bounce less."""
+    if site.home is None:
+        return math.inf
+    passes = 2 / siblings + 2 / site.local if inside.medium == "host" else 4 / site.local
+    return _memory(site.home) / passes
+
+
+def _memory(home: Home) -> float:
+    """Bytes/s of host memory that each of those who share it reads and writes."""
+    return home.dram * constant("dram.stream_eff") / home.ranks
+
+
+def _narrowest(site: Site, way: float, ports: float, leaf: Further, spine: Further) -> tuple[Gate, float]:
     """Bytes/s out of a node, all groups of its ranks together, and what limits them."""
     network = site.network
     if network is None:
         return "nic", 0.0
     limits: dict[Gate, float] = {
-        "nic": min(network.effective, way.ports),
-        "way": way.links,
-        "leaf": _through(network.leaf, network, senders, outside),
-        "spine": _through(network.spine, network, network.spine.hosts, beyond),
+        "nic": min(network.effective, ports),
+        "way": way,
+        "leaf": _through(network.leaf, network, leaf),
+        "spine": _through(network.spine, network, spine),
     }
     gate = min(limits, key=limits.__getitem__)
     return gate, limits[gate]
 
 
-def _through(switch: Leaf, network: Network, senders: int, outside: float) -> float:
+def _through(switch: Leaf, network: Network, further: Further) -> float:
     """What the uplinks of a leaf (or spine) leave to one of its nodes that send at once, over all its rails."""
-    if not outside:
+    if not further.part:
         return math.inf
-    share = switch.uplinks / senders * network.ports / switch.ports
-    return share * network.port.efficiency / outside
+    share = switch.uplinks / further.senders * network.ports / switch.ports
+    return share * network.port.efficiency / further.part

@@ -1,8 +1,8 @@
 """An island from within: how fast ranks that share a host or an NVSwitch reach each other.
 
-Through NVSwitches any GPU sends at its full rate; over direct NVLinks only to the peers it is wired to; over PCIe flows
-are laid on the tree of switches and the thinnest link decides; without peer access every byte bounces through host
-memory. Rates are bus bandwidths that NCCL reaches (catalogue `collectives`), not line rates.
+Through NVSwitches any GPU sends at its full rate; over direct NVLinks only to the peers it is wired to; over PCIe the
+flows of all groups at once are laid on the tree of switches and the fullest link decides; without peer access every
+byte bounces through host memory. Rates are bus bandwidths that NCCL reaches (catalogue `collectives`), not line rates.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Literal
 
 from zerosim.catalog import constant, constants
+from zerosim.costs.links import in_a_ring
 from zerosim.costs.machine import Machine
-from zerosim.costs.site import link_key
 from zerosim.spec.topology import Gpu, Link
 
 Medium = Literal["none", "nvswitch", "mesh", "pcie", "host"]  # `host`: PCIe without peer access, through host memory
@@ -29,16 +30,19 @@ class Inside:
     ring: float = math.inf
     fan: float = math.inf
     pair: float = math.inf
-    crossings: tuple[int, ...] = ()  # flows of a ring over each PCIe switch uplink above the first member
+    crossings: tuple[int, ...] = ()  # flows of all rings over each PCIe switch uplink above the first member
     sockets: int = 0  # and over the busiest link between sockets
 
 
-def island(machine: Machine, member: int, members: Sequence[int], joined: bool, siblings: int) -> Inside:
-    """The island of `members`, seen from one of them. `joined`: NVLink joins them; `siblings`: groups like this one."""
+def island(
+    machine: Machine, member: int, members: Sequence[int], joined: bool, crowd: Sequence[Sequence[int]]
+) -> Inside:
+    """The island of `members`, seen from one of them. `joined`: NVLink joins them; `crowd`: the ranks on its node of
+    each group that is busy at once, this one among them."""
     if len(members) == 1:
         return Inside("none")
     over_nvlink = _over_nvlink(machine, member, members) if joined else None
-    return over_nvlink or _over_pcie(machine, member, members, siblings)
+    return over_nvlink or _over_pcie(machine, member, members, crowd)
 
 
 def _over_nvlink(machine: Machine, member: int, members: Sequence[int]) -> Inside | None:
@@ -66,27 +70,32 @@ def _nvlink_rates(machine: Machine, rank: int, peers: frozenset[str]) -> list[fl
     return [link.bandwidth for link in links if machine.device(host, link.target).kind == "nvswitch"]
 
 
-def _over_pcie(machine: Machine, member: int, members: Sequence[int], siblings: int) -> Inside:
-    """Flows are laid over the PCIe tree; the thinnest link decides. Siblings share all links but a GPU's own."""
-    paths = {rank: machine.climb(machine.hosts[rank], machine.topology.gpus[rank].name) for rank in members}
+def _over_pcie(machine: Machine, member: int, members: Sequence[int], crowd: Sequence[Sequence[int]]) -> Inside:
+    """Flows are laid over the PCIe tree; the fullest link decides."""
+    ranks = [rank for group in crowd for rank in group]
+    paths = {rank: machine.climb(machine.hosts[rank], machine.topology.gpus[rank].name) for rank in ranks}
     if not all(paths.values()):
         return Inside("host", 0.0, 0.0, 0.0)
-    figures = [machine.topology.gpus[rank].figures for rank in members]
+    figures = [machine.topology.gpus[rank].figures for rank in ranks]
     peers = all(isinstance(gpu, Gpu) and gpu.p2p for gpu in figures)
-    order = sorted(members, key=lambda rank: ([link.target for link in reversed(paths[rank])], rank))
-    ring = _loads(machine, paths, zip(order, order[1:] + order[:1], strict=True), peers)
-    fan = _loads(machine, paths, [(a, b) for a in order for b in order if a != b], peers)
+    ring = _loads(machine, paths, [pair for group in crowd for pair in _ring(group, paths)], peers)
+    fan = _loads(machine, paths, [pair for group in crowd for pair in permutations(group, 2)], peers)
     bounce = 1.0 if peers else constant("collectives.no_p2p_factor")
     own = paths[member]
-    alone = frozenset(path[0].source for path in paths.values())
     return Inside(
         "pcie" if peers else "host",
-        ring=bounce * _thinnest(ring, alone, siblings),
-        fan=bounce * _thinnest(fan, alone, siblings) * (len(order) - 1),
-        pair=bounce * carries(own[0]),
+        ring=bounce * _fullest(ring),
+        fan=bounce * _fullest(fan) * (len(members) - 1),
+        pair=bounce * in_a_ring(own[0]),
         crossings=tuple(ring.get(link, 0) for link in own[1:]),
         sockets=max((flows for link, flows in ring.items() if link.kind == "socket"), default=0),
     )
+
+
+def _ring(group: Sequence[int], paths: Mapping[int, Sequence[Link]]) -> list[tuple[int, int]]:
+    """From each rank to the next, ranks below one switch together."""
+    order = sorted(group, key=lambda rank: ([link.target for link in reversed(paths[rank])], rank))
+    return list(zip(order, order[1:] + order[:1], strict=True)) if len(order) > 1 else []
 
 
 def _loads(
@@ -99,18 +108,6 @@ def _loads(
     return loads
 
 
-def carries(link: Link) -> float:
-    """Bytes/s that collectives reach on a link."""
-    if link.kind == "socket":
-        return link.bandwidth * constant("copies.socket_link_eff")
-    if link.kind == "c2c":
-        return link.bandwidth * constant("copies.peer_eff.c2c")
-    return link.bandwidth * constant(f"collectives.ring_eff_pcie.{link_key(link)}")
-
-
-def _thinnest(loads: Mapping[Link, int], gpus: frozenset[str], siblings: int) -> float:
-    """Bytes/s of each flow when all run at once; the links of `gpus` carry no sibling's flows."""
-    return min(
-        carries(link) / (flows * (1 if link.source in gpus or link.target in gpus else siblings))
-        for link, flows in loads.items()
-    )
+def _fullest(loads: Mapping[Link, int]) -> float:
+    """Bytes/s of each flow when all run at once."""
+    return min((in_a_ring(link) / flows for link, flows in loads.items()), default=0.0)

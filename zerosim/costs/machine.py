@@ -100,6 +100,15 @@ class Machine:
         """How many of `hosts` share the leaf (1) or the spine (2) of `host`."""
         return len(set(hosts).intersection(self.beside(host, level)))
 
+    def neighbours(self, hosts: Sequence[int], level: int = 1) -> dict[int, int]:
+        """By each of `hosts`, how many of them share its leaf (1) or its spine (2)."""
+        among, found = frozenset(hosts), dict[int, int]()
+        for host in hosts:
+            if host not in found:
+                together = among.intersection(self.beside(host, level))
+                found.update(dict.fromkeys(together, len(together)))
+        return found
+
     def above(self, host: int, switch: str) -> list[Link]:
         """The links from a leaf of the host, or from a spine above one, further up. What has no leaf below is a core,
         and spines of the same level, joined as in a dragonfly, are not above each other."""

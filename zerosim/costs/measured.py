@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zerosim.costs.bounds import bus_factor
+from zerosim.costs.bounds import bus_factor, wire_bytes
 from zerosim.costs.collectives import collective
 from zerosim.costs.groups import Spread, layout
 from zerosim.costs.machine import Machine
@@ -39,8 +39,7 @@ ALIKE: Mapping[str, tuple[str, ...]] = {  # whose ratios a kind takes, the neare
     "exchange": ("send_recv", "all_to_all"),
 }
 ENDLESS = 2**50  # bytes of a message whose time is all transfer
-NOISE = 1.05  # of a bandwidth that was reached, before a link is said to be too slow for it,
-BEYOND = 1.25  # and of one that a fit leads to, which is beyond the largest size
+BEYOND = 1.25  # of a bandwidth that a fit leads to, beyond the largest size, before a link is said to be too slow
 
 
 class Line(NamedTuple):
@@ -100,7 +99,9 @@ class Curves:
         least, most = self.sizes.get(applied, (work.bytes, work.bytes))
         self.sizes[applied] = min(least, work.bytes), max(most, work.bytes)
         w = bus_factor(work.kind, spread.size) * work.bytes / applied.line.bandwidth
-        return demand._replace(latency=applied.line.waits(w), uses=paced(demand.uses, w, given))
+        latency = applied.line.waits(w)
+        filling = latency - applied.line.alpha
+        return demand._replace(latency=latency, filling=filling, uses=paced(demand.uses, w, given))
 
     def _choice(self, kind: CollectiveKind, spread: Spread, given: Supply) -> Applied | None:
         """The nearest curve: of the kind, or of one like it, and of its numbers of GPUs and nodes."""
@@ -180,18 +181,32 @@ def modelled(kind: CollectiveKind, spread: Spread, given: Supply) -> Model:
 def carried_at_most(kind: CollectiveKind, spread: Spread, given: Supply) -> tuple[float, str]:
     """Bus bandwidth that the links carry on paper, and which of them allows no more.
 
-    Where sums are made in switches (NVLS, SHARP) an all-reduce moves S where a ring moves 2 S (n-1)/n, so that its bus
-    bandwidth may be so much above the rates of links; that is allowed whatever the model thinks is there.
+    Where sums are made in switches an all-reduce moves S where a ring moves 2 S (n-1)/n, so that its bus bandwidth may
+    be so much above the rates of links: in an NVSwitch where its GPUs can (NVLS), in the network always (SHARP).
     """
     demand = collective(Collective(kind, ENDLESS, "uint8", "measured"), spread)
-    times = {use.resource: use.amount / given.rates[use.resource] for use in demand.uses if not _memory(use)}
+    inside, between = _sums(demand.algorithm, spread) if kind == "all_reduce" else (1.0, 1.0)
+    times = {
+        use.resource: use.amount / given.rates[use.resource] / (between if _outward(use, spread) else inside)
+        for use in demand.uses
+        if not _memory(use)
+    }
     if not times:
         return math.inf, ""
     slowest = max(times, key=lambda name: times[name])
-    factor = bus_factor(kind, spread.size)
-    moved = factor * ENDLESS
-    in_network = max(1.0, factor) if kind == "all_reduce" else 1.0
-    return in_network * moved / times[slowest], given.labels.get(slowest, slowest)
+    moved = bus_factor(kind, spread.size) * ENDLESS
+    return moved / times[slowest], given.labels.get(slowest, slowest)
+
+
+def _sums(algorithm: str, spread: Spread) -> tuple[float, float]:
+    """What an all-reduce moves in an island and between islands, in what it would with all sums made in switches."""
+    moved = wire_bytes("all_reduce", ENDLESS, spread.size, spread.islands, algorithm)
+    return max(1.0, moved.gpu / ENDLESS if spread.nvls else 1.0), max(1.0, moved.island / ENDLESS)
+
+
+def _outward(use: Use, spread: Spread) -> bool:
+    """Whether it is for other islands."""
+    return spread.islands > 1 and use.resource.partition(".")[0] != "nvlink"
 
 
 def _memory(use: Use) -> bool:
@@ -231,7 +246,7 @@ def timed(curve: Curve) -> CollectiveKind:
     """What nccl-tests times: sendrecv_perf has each GPU send to the next, so that of a pair both send at once."""
     if curve.collective == "send_recv" and curve.gpus == 2:
         return "exchange"
-    return curve.collective  # type: ignore[return-value]  # the schema of the file knows no others
+    return curve.collective
 
 
 def _far(one: int, other: int) -> float:

@@ -187,7 +187,7 @@ def _notes(kinds: Iterable[Kind], sites: Sequence[Site], spreads: Sequence[Sprea
         ]
     if "fp32" in dtypes:
         notes.append("fp32 matrix products run without TF32, as torch does by default")
-    if any(reach.outside for spread in spreads for reach in spread.reaches):
+    if any(reach.leaf.part for spread in spreads for reach in spread.reaches):
         notes.append("nodes are taken to be placed without regard to leaf switches")
     if any(reach.inside.medium == "host" for spread in spreads for reach in spread.reaches):
         notes.append("GPUs without peer access exchange data through host memory")

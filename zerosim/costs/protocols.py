@@ -13,11 +13,10 @@ from typing import Literal
 
 from zerosim.catalog import constant, constants
 from zerosim.costs.groups import Reach
-from zerosim.costs.site import link_key
+from zerosim.costs.links import link_key
 
 Protocol = Literal["LL", "Simple"]
 PROTOCOLS: tuple[Protocol, ...] = ("LL", "Simple")
-_KEYS = {"LL": "ll", "Simple": "simple"}  # as the catalogue writes them
 
 
 def named(algorithm: str, protocol: Protocol) -> str:
@@ -38,8 +37,8 @@ def step_inside(reach: Reach, protocol: Protocol) -> float:
 
 def step_of_a_rank(reach: Reach, protocol: Protocol) -> float:
     """The same in a ring that goes on through the network: proxy threads hold each of its steps up."""
-    held_up = constant(f"collectives.network_ring_hop_us.{_KEYS[protocol]}") * 1e-6
-    return max(held_up, step_inside(reach, protocol) if protocol == "Simple" else 0.0)
+    held_up = constant(f"collectives.network_ring_hop_us.{protocol.lower()}") * 1e-6
+    return max(held_up, step_inside(reach, protocol))
 
 
 def step_between(reach: Reach, protocol: Protocol) -> float:

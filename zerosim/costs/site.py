@@ -13,10 +13,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from zerosim.costs.approach import link_key as link_key
-from zerosim.costs.approach import peer_efficiency as peer_efficiency
 from zerosim.costs.approach import port_rate
 from zerosim.costs.drives import Drives
+from zerosim.costs.links import peer_efficiency
 from zerosim.costs.machine import Machine, distance
 from zerosim.costs.sockets import Crossing, Home, Seat, Seating, Swaps
 from zerosim.costs.stages import Between, Pipelines, owners
@@ -31,6 +30,7 @@ DEFAULT_LAUNCH = Launch()
 class Leaf(NamedTuple):
     """The leaf switch of a node's first port: nodes on it, this node's ports on it, its rate towards the spines."""
 
+    names: tuple[str, ...]  # of the switch; of all that are taken as one
     hosts: int
     ports: int
     uplinks: float  # bytes/s; 0 where there is nothing above
@@ -43,8 +43,9 @@ class Network:
     `effective` is what collectives reach: port rate x efficiency, at most what PCIe lets through.
     """
 
-    port: Nic
+    port: Nic  # the first; what each of them is, and its rate, tells `each`
     ports: int
+    each: tuple[tuple[Nic, float], ...]
     rate: float
     effective: float
     leaf: Leaf
@@ -110,8 +111,7 @@ def survey(
     if programs > 1:
         return _surveyed_stages(machine, seating, Pipelines(machine.hosts, groups, Between(machine), programs))
     several = len(groups) > 1
-    names = [_class_name(machine, ranks) for ranks in groups] if several else ["all"]
-    classes = tuple(RankClass(name, tuple(ranks)) for name, ranks in zip(names, groups, strict=True))
+    classes = tuple(_class(machine, ranks) for ranks in groups) if several else (RankClass("all", tuple(groups[0])),)
     return classes, tuple(_site(machine, each.name if several else "", each.ranks[0], seating) for each in classes)
 
 
@@ -135,7 +135,8 @@ def _surveyed_stages(
 
 
 def _shared(machine: Machine, seating: Seating, site: Site) -> dict[str, Hashable]:
-    """What a rank has in common with others of its pipeline: PCIe switches, sockets, ports, the node."""
+    """What a rank has in common with others of its pipeline: PCIe switches, sockets, ports of the node; and beyond the
+    node the switches of the network."""
     host = machine.hosts[site.rank]
     ports = site.network.names if site.network else ()
     way = machine.climb(host, site.device.name)
@@ -144,16 +145,20 @@ def _shared(machine: Machine, seating: Seating, site: Site) -> dict[str, Hashabl
         "dram": seating.place(site.rank),
         "cpu": seating.place(site.rank),
         "nic": ports,
-        "leaf": ports,
         "nvme": "",
         **{uplink.name: uplink.link for uplink in site.uplinks},
     }
-    return {base: (host, thing) for base, thing in things.items()}
+    switches = {"leaf": site.network.leaf.names, "spine": site.network.spine.names} if site.network else {}
+    return {**{base: (host, thing) for base, thing in things.items()}, **switches}
 
 
-def _class_name(machine: Machine, ranks: Sequence[int]) -> str:
-    """`node 3` or `nodes 0-2` for whole nodes, else the first GPU and how many more."""
+def _class(machine: Machine, ranks: Sequence[int]) -> RankClass:
     hosts = sorted({machine.hosts[rank] for rank in ranks})
+    return RankClass(_class_name(machine, ranks, hosts), tuple(ranks), hosts=tuple(hosts))
+
+
+def _class_name(machine: Machine, ranks: Sequence[int], hosts: Sequence[int]) -> str:
+    """`node 3` or `nodes 0-2` for whole nodes, else the first GPU and how many more."""
     if len(ranks) == sum(len(machine.ranks_on(host)) for host in hosts):
         if len(hosts) == 1:
             return f"node {hosts[0]}"
@@ -209,7 +214,8 @@ def missing(site: Site, expected: str, reason: str) -> InputError:
 def _network(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> Network | None:
     """The ports near some GPU of the node, with what they give together, at most what PCIe lets through."""
     ports = _near_ports(machine, host, homes)
-    wires = [link for port in ports for link in machine.links_out(host, port.name) if link.kind == "network"]
+    ends = [(port, link) for port in ports for link in machine.links_out(host, port.name) if link.kind == "network"]
+    wires = [wire for _, wire in ends]
     figures = ports[0].figures if wires else None
     if not isinstance(figures, Nic):
         return None
@@ -218,6 +224,7 @@ def _network(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) -> Ne
     return Network(
         port=figures,
         ports=len(wires),
+        each=tuple((port.figures, wire.bandwidth) for port, wire in ends if isinstance(port.figures, Nic)),
         rate=sum(wire.bandwidth for wire in wires),
         effective=min(effective, lanes or effective),
         leaf=_leaf(machine, host, wires),
@@ -241,12 +248,12 @@ def _near_ports(machine: Machine, host: int, homes: Sequence[Sequence[Link]]) ->
 def _leaf(machine: Machine, host: int, wires: Sequence[Link]) -> Leaf:
     name = wires[0].target
     uplinks = sum(link.bandwidth for link in machine.above(host, name))
-    return Leaf(len(machine.beside(host)), sum(1 for wire in wires if wire.target == name), uplinks)
+    return Leaf((name,), len(machine.beside(host)), sum(1 for wire in wires if wire.target == name), uplinks)
 
 
 def _spine(machine: Machine, host: int, wires: Sequence[Link]) -> Leaf:
     """All spines that lie above the leaves of the node, as one."""
     above = {wire.target: {link.target for link in machine.above(host, wire.target)} for wire in wires}
-    spines = sorted(set().union(*above.values()))
+    spines = tuple(sorted(set().union(*above.values())))
     uplinks = sum(link.bandwidth for spine in spines for link in machine.above(host, spine))
-    return Leaf(len(machine.beside(host, 2)), sum(1 for wire in wires if above[wire.target]), uplinks)
+    return Leaf(spines, len(machine.beside(host, 2)), sum(1 for wire in wires if above[wire.target]), uplinks)

@@ -15,6 +15,7 @@ reached is said by each use. Resources of a class:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ from zerosim.costs.processor import core_rate
 from zerosim.costs.site import Network, Site
 from zerosim.costs.traffic import channels
 from zerosim.resources import Supply
-from zerosim.spec.topology import Link, Topology
+from zerosim.spec.topology import Link, Nic, Topology
 from zerosim.units import show_flops, show_rate
 
 _GIB, _MIB = 2.0**30, 2.0**20
@@ -144,12 +145,8 @@ def _network(collected: _Rates, site: Site) -> None:
     network = site.network
     if network is None:
         return
-    each = show_rate(network.rate / network.ports, bits=True)
-    count = "one" if network.ports == 1 else str(network.ports)
-    kind = network.port.name.partition("_")[0]
     where = "near its GPUs" if site.owners else "per node"  # of stages, each has its own
-    label = f"NIC {each} {_FABRICS.get(kind, network.port.name)}{_achieved(network)}, {count} {where}"
-    collected.add(site, "nic", network.rate, label)
+    collected.add(site, "nic", network.rate, f"{_ports(network)} {where}")
     leaf = network.leaf
     above = show_rate(leaf.uplinks, bits=True)
     collected.add(site, "leaf", leaf.uplinks, f"leaf uplinks {above}, shared by {leaf.hosts} nodes")
@@ -158,12 +155,25 @@ def _network(collected: _Rates, site: Site) -> None:
     collected.add(site, "spine", spine.uplinks, f"spine uplinks {above}, shared by {spine.hosts} nodes")
 
 
-def _achieved(network: Network) -> str:
-    """What a port moves where that is far from its rate: TCP at 100 Gb/s and more."""
-    if network.port.efficiency >= WORTH_TELLING:
-        return ""
-    moves = show_rate(network.port.efficiency * network.rate / network.ports, bits=True)
-    return f" (moves {moves} by {network.port.transport.partition('_')[0].upper()})"
+def _ports(network: Network) -> str:
+    """What the ports are: `NIC 200 Gb/s InfiniBand, 8`; where they differ `NICs 7 x 200 and 1 x 25 Gb/s InfiniBand`."""
+    kinds = Counter((show_rate(rate, bits=True), _kind(port, rate)) for port, rate in network.each).most_common()
+    if len(kinds) == 1:
+        (rate, kind), _ = kinds[0]
+        return f"NIC {rate} {kind}, {'one' if network.ports == 1 else network.ports}"
+    said = [(f"{count} x {rate}".rpartition(" "), kind) for (rate, kind), count in kinds]  # 7 x 200, then the unit
+    ends = {f" {unit} {kind}" for (_, _, unit), kind in said}
+    *several, last = [number if len(ends) == 1 else f"{number} {unit} {kind}" for (number, _, unit), kind in said]
+    return f"NICs {', '.join(several)} and {last}" + (ends.pop() if len(ends) == 1 else "")
+
+
+def _kind(port: Nic, rate: float) -> str:
+    """Its network, and what it moves where that is far from its rate: TCP at 100 Gb/s and more."""
+    kind = _FABRICS.get(port.name.partition("_")[0], port.name)
+    if port.efficiency >= WORTH_TELLING:
+        return kind
+    moves = show_rate(port.efficiency * rate, bits=True)
+    return f"{kind} (moves {moves} by {port.transport.partition('_')[0].upper()})"
 
 
 def _capacities(topology: Topology, sites: Sequence[Site]) -> Mapping[str, float]:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from zerosim.catalog import constant, constants
 from zerosim.costs.bounds import Wire
 from zerosim.costs.groups import Reach
-from zerosim.costs.site import Network, Site, Uplink, link_key, peer_efficiency
+from zerosim.costs.links import link_key, peer_efficiency
+from zerosim.costs.site import Network, Site, Uplink
 from zerosim.costs.sockets import Home
 from zerosim.resources import Hold, Use
 
@@ -40,7 +41,7 @@ def traffic(reach: Reach, wire: Wire, bus: Bus, seconds: float) -> list[Use]:
     """All resources of one class. `seconds` is how long the limiting one is busy."""
     site = reach.site
     uses: list[_Laid] = []
-    if wire.gpu:
+    if wire.gpu and reach.members > 1:
         uses += _inside(reach, wire.gpu, bus, seconds)
     if wire.island and site.network:
         uses += _between(reach, site.network, wire, bus, seconds)
@@ -104,11 +105,10 @@ def _inside(reach: Reach, amount: float, bus: Bus, seconds: float) -> list[_Laid
         eff = constant("collectives.ring_eff_nvlink")
         return [_use(site.resource("nvlink"), amount, site.nvlink, eff, seconds, exact)]
     uses = _host_link(site, amount, seconds, exact)
-    for uplink, crossings in zip(site.uplinks, reach.inside.crossings, strict=True):
-        flows = crossings * reach.siblings
+    for uplink, flows in zip(site.uplinks, reach.inside.crossings, strict=True):
         eff = constant(f"collectives.ring_eff_pcie.{link_key(uplink.link)}")
         uses += _uplink(site, uplink, amount * flows, eff, seconds, flows)
-    uses += _sockets(site, amount * reach.inside.sockets * reach.siblings, seconds)
+    uses += _sockets(site, amount * reach.inside.sockets, seconds)
     if reach.inside.medium == "host" and site.home:  # a bounce is written to host memory and read again
         uses.append(_host_memory(site, site.home, 2 * amount, seconds))
     return uses
@@ -154,7 +154,7 @@ def _between(reach: Reach, network: Network, wire: Wire, bus: Bus, seconds: floa
     eff = network.effective / network.rate
     uses = [_use(site.resource("nic"), node, network.rate, eff, seconds, bus.limit == "nic", site.local)]
     uses += _above(reach, network, node, bus, seconds)
-    uses += _host_link(site, node * way.lane, seconds)
+    uses += _host_link(site, node * way.lane, seconds) if way.lane else []
     for uplink, part in zip(site.uplinks, way.uplinks, strict=False):
         uses += _uplink(site, uplink, node * part, peer_efficiency(uplink.link), seconds, uplink.ranks)
     uses += _sockets(site, node * way.sockets, seconds)
@@ -166,9 +166,9 @@ def _between(reach: Reach, network: Network, wire: Wire, bus: Bus, seconds: floa
 def _above(reach: Reach, network: Network, node: float, bus: Bus, seconds: float) -> Iterator[_Laid]:
     """The uplinks of the leaf and of the spine: what all nodes below them send further."""
     site = reach.site
-    for name, switch, senders, part in (
-        ("leaf", network.leaf, reach.senders, reach.outside),
-        ("spine", network.spine, network.spine.hosts, reach.beyond),
+    for name, switch, (senders, part) in (
+        ("leaf", network.leaf, reach.leaf),
+        ("spine", network.spine, reach.spine),
     ):
         if part:
             crossing = node * senders * switch.ports / network.ports * part

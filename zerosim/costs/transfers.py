@@ -17,7 +17,8 @@ from typing import Literal
 
 from zerosim.catalog import constant
 from zerosim.costs.drives import Drives
-from zerosim.costs.site import Site, link_key, missing
+from zerosim.costs.links import link_key
+from zerosim.costs.site import Site, missing
 from zerosim.costs.sockets import Through
 from zerosim.errors import InputError, Problem
 from zerosim.resources import Demand, Use

@@ -90,7 +90,7 @@ class Fabric:
         return event
 
     def _bottleneck(self, flow: Flow, begun: float, now: float) -> str:
-        if not flow.mask or 2 * flow.footprint.latency >= now - begun:
+        if not flow.mask or 2 * flow.footprint.fixed >= now - begun:
             return LATENCY
         if flow.limited is None:
             return self.resources[flow.rate.bottleneck]

@@ -31,18 +31,21 @@ class Footprint:
 
     number: int
     latency: float
+    fixed: float  # the part of the latency that does not come with the transfer
     uses: tuple[tuple[int, float], ...]  # resource, seconds of it alone
     holds: Holds
     alone: Rate  # 1 / the longest of `uses`, and that resource; speed 0 where it can never end
     mask: int  # the resources of `uses`, one bit each
 
 
-def footprint(number: int, seconds: Mapping[int, float], latency: float = 0.0, holds: Holds = ()) -> Footprint:
+def footprint(
+    number: int, seconds: Mapping[int, float], latency: float = 0.0, holds: Holds = (), filling: float = 0.0
+) -> Footprint:
     """The footprint of a demand that takes these seconds of each resource when it has the resource alone."""
     uses = tuple(sorted(seconds.items()))
     slowest, longest = max(uses, key=lambda use: use[1], default=(-1, 0.0))
     alone = Rate(1 / longest if uses else math.inf, slowest)
-    return Footprint(number, latency, uses, holds, alone, sum(1 << resource for resource in seconds))
+    return Footprint(number, latency, latency - filling, uses, holds, alone, sum(1 << resource for resource in seconds))
 
 
 class Footprints:
@@ -55,7 +58,7 @@ class Footprints:
 
     def of(self, demand: Demand) -> Footprint:
         """The demand in numbers of this machine; equal demands give the same footprint."""
-        key = (demand.latency, demand.uses, demand.holds)
+        key = (demand.latency, demand.filling, demand.uses, demand.holds)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._measured(demand)
@@ -71,7 +74,7 @@ class Footprints:
             if use.amount > 0:  # a rate of 0 carries nothing: the op can never end
                 seconds[resource] = seconds.get(resource, 0.0) + (use.amount / rate if rate > 0 else math.inf)
         holds = tuple((self._number(hold.resource), hold.share) for hold in demand.holds if hold.share > 0)
-        return footprint(len(self._known), seconds, demand.latency, holds)
+        return footprint(len(self._known), seconds, demand.latency, holds, demand.filling)
 
     def _number(self, resource: str) -> int:
         number = self._numbers.get(resource)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from zerosim.report.collectives_check import binary_size
 from zerosim.report.tables import Column, table
 from zerosim.report.words import INDENT, wrapped
 from zerosim.resources import Calibrated
-from zerosim.units import show_rate, show_seconds, show_share
+from zerosim.units import show_binary_size, show_rate, show_seconds, show_share
 
 HEADS = (
     Column("collective"),
@@ -70,7 +69,7 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
         UNKNOWN if kappa is None else f"{kappa:.2f}",
         str(each["points"]),
         show_share(each["error"]),
-        f"{100 * worst['error']:+.0f} % at {binary_size(int(worst['size_bytes']))}",
+        f"{100 * worst['error']:+.0f} % at {show_binary_size(int(worst['size_bytes']))}",
     )
 
 

@@ -15,13 +15,12 @@ from zerosim.report.ladder import digits
 from zerosim.report.tables import GAP, Column, cell_width, table
 from zerosim.report.waits import shortened
 from zerosim.report.words import INDENT, bound, counted, heading, wrapped
-from zerosim.units import show_seconds, show_size
+from zerosim.units import show_binary_size, show_seconds
 
 Row = Mapping[str, Any]
 LEAST = 1e-4  # GB/s: less is shown as less than this
 LEAST_ROOM = 24  # for what limits; in less one column has to go
 SEVERITY = 9  # letters of the longest severity, and a blank
-_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _COLUMNS = (
     Column("GPUs", "right"), Column("size", "right"), Column("time", "right"), Column("algbw", "right"),
     Column("busbw", "right"), Column("algorithm"), Column("limited by"),
@@ -104,19 +103,13 @@ def _room(cells: Sequence[Sequence[str]], left_out: Set[str], width: int) -> int
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         str(row["gpus"]),
-        binary_size(row["size_bytes"]),
+        show_binary_size(row["size_bytes"]),
         show_seconds(row["time_us"] * 1e-6),
         _bandwidth(row["algbw"]),
         _bandwidth(row["busbw"]),
         row["algorithm"],
         row["label"],
     )
-
-
-def binary_size(size: int) -> str:
-    """ "64 KiB" where it is whole in one of the binary units, else as sizes are shown elsewhere."""
-    whole = next(((size // unit, name) for unit, name in _BINARY if size % unit == 0), None)
-    return f"{whole[0]} {whole[1]}" if whole and whole[0] < 10_000 else show_size(size)
 
 
 def _bandwidth(rate: float) -> str:

@@ -14,7 +14,8 @@ from zerosim.units import show_rate
 
 class Part(NamedTuple):
     """A device of a server. `model` and `size` are short words for its box, `said` is everything about it; `mark` is
-    the number of a GPU's class of ranks, `compute` the fraction of its rate that it computes at."""
+    the number of a GPU's class of ranks, `compute` the fraction of its rate that it computes at; `rate` is bytes/s of a
+    network port."""
 
     name: str
     kind: str
@@ -23,6 +24,7 @@ class Part(NamedTuple):
     said: str = ""
     mark: int | None = None
     compute: float = 1.0
+    rate: float = 0.0
 
 
 class Wire(NamedTuple):

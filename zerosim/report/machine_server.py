@@ -223,10 +223,12 @@ class _Drawing:
 
     def _wire(self, branch: Branch, wire: Wire, points: tuple[tuple[float, float], ...], row: str) -> None:
         """A wire up, and its label unless the last one in the row had the same."""
-        share, several = share_of(branch, self.busy, self.near), len(branch.parts)
+        near = self.marks if branch.kind == "nic" else self.near
+        share, several = share_of(branch, self.busy, near), len(branch.parts)
+        why = "" if share is None or branch.kind != "nic" else "; carries what its NIC does"
         heat = warmth(share, self.busy)
         room = (WIDTH + 3 * GAP if row == BESIDE else self.pitch) - 2 * thickness(wire.rate * several)
-        self.sheet.lines.append(Line(points, wire.kind, wire.rate * several, wire.said(several), heat))
+        self.sheet.lines.append(Line(points, wire.kind, wire.rate * several, wire.said(several) + why, heat))
         said, place = tuple(label(wire, several, share, room)), (row, branch.kind)
         before, others = self.said.get(place), [known for (there, _), known in self.said.items() if there == row]
         self.said[place] = said

@@ -37,7 +37,10 @@ def _lines(wire: Wire, several: int, share: float | None) -> Iterator[str]:
 
 
 def share_of(branch: Branch, busy: Busy, near: Collection[int]) -> float | None:
-    """How busy the wire up from a part was; `near`: the classes of the GPUs around it."""
+    """How busy the wire up from a part was; `near`: the classes of the GPUs around it, for a port of all of its server.
+
+    A port's own slot is no resource of a run: it carries what the port does.
+    """
     match branch.kind:
         case "gpu":
             return hottest(busy, "pcie", branch.marks)
@@ -45,6 +48,9 @@ def share_of(branch: Branch, busy: Busy, near: Collection[int]) -> float | None:
             return max(_uplinks(branch, busy, 1), default=None)
         case "dram" | "nvme":
             return hottest(busy, branch.kind, near)
+        case "nic" if branch.wire is not None and branch.part.rate:
+            share = hottest(busy, "nic", near)
+            return None if share is None else min(1.0, share * branch.part.rate / branch.wire.rate)
         case _:
             return None
 

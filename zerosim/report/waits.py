@@ -21,8 +21,9 @@ from zerosim.views.waits import Wait
 
 HARDLY = 0.0005  # of the step: shown as 0.0 %, so not worth a line
 LOST_MUCH = 0.01  # of the step: worth a line of who lost to whom; a choice
+LOST_SOME = 0.001  # worth one where nobody loses more; a choice
 SHARED = re.compile(r", shared by \d+ \w+")
-RATE = re.compile(r"(?:^| )[\d.]+ \S*b(?:/s)?\S*", re.IGNORECASE)
+RATE = re.compile(r"(?:^| )(?:\d+ x [\d.]+(?:,| and) )*(?:\d+ x )?[\d.]+ \S*b(?:/s)?\S*", re.IGNORECASE)
 
 
 def stalls(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
@@ -58,14 +59,20 @@ def _because(stall: Stall, summary: Summary, room: int) -> str:
 
 def unequal(summary: Summary, width: int, most: int) -> Iterator[str]:
     """Which ranks wait for which others, how long, and for what of theirs: a line for each cause of waiting."""
-    waits: dict[tuple[str, str, str], list[Wait]] = {}
-    for wait in summary.waits:
-        if wait.seconds >= LOST_MUCH * summary.step_seconds:
-            waits.setdefault((wait.waited_for, wait.cause, wait.label), []).append(wait)
-    for alike in list(waits.values())[:most]:
+    waits = _alike(summary, LOST_MUCH) or _alike(summary, LOST_SOME)[:1]
+    for alike in waits[:most]:
         yield from wrapped(_waited(alike, summary), width, "")
     if len(waits) > most:
         yield f"and {counted(len(waits) - most, 'such wait')} more"
+
+
+def _alike(summary: Summary, least: float) -> list[list[Wait]]:
+    """Waits of at least that share of the step, those for the same reason together, the longest first."""
+    waits: dict[tuple[str, str, str], list[Wait]] = {}
+    for wait in summary.waits:
+        if wait.seconds >= least * summary.step_seconds:
+            waits.setdefault((wait.waited_for, wait.cause, wait.label), []).append(wait)
+    return list(waits.values())
 
 
 def _waited(alike: Sequence[Wait], summary: Summary) -> str:
@@ -73,10 +80,13 @@ def _waited(alike: Sequence[Wait], summary: Summary) -> str:
     longest = alike[0]
     everyone = len(alike) == len(summary.classes) - 1 > 1
     who = "all others" if everyone else ", ".join(wait.waiting for wait in alike)
-    for_whom = longest.waited_for + (", which comes late" if longest.cause == "late" else "")
+    for_whom, label = longest.waited_for, longest.label
+    if longest.node is not None:
+        for_whom, label = f"node {longest.node}", label.removesuffix(f" ({longest.resource.partition('.')[2]})")
+    for_whom += ", which comes late" if longest.cause == "late" else ""
     exposed = max(wait.exposed_seconds for wait in alike)
     open_to_sight = f"{show_seconds(exposed)} of it exposed" if exposed else "all of it hidden"
-    why = f": {longest.label}" if longest.label else ""
+    why = f": {label}" if label else ""
     return f"{who}: {show_seconds(longest.seconds)} of waiting for {for_whom}, {open_to_sight}{why}"
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv")
+MeasuredKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"]
+COLLECTIVES: tuple[MeasuredKind, ...] = get_args(MeasuredKind)
 RATES = {  # what a rate is of
     "copies.h2d": "copies from pinned host memory to one GPU",
     "copies.d2h": "copies from one GPU to pinned host memory",
@@ -36,7 +37,7 @@ def is_rate(rate: float) -> bool:
 class Curve(NamedTuple):
     """One collective. Seconds, bytes/s on the bus as nccl-tests counts it; `error` is the geometric mean of the fit."""
 
-    collective: str
+    collective: MeasuredKind
     gpus: int
     nodes: int
     alpha: float | None

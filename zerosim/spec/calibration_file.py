@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BeforeValidator, Field
@@ -39,6 +39,7 @@ from zerosim.spec.calibration import (
     Calibration,
     Compute,
     Curve,
+    MeasuredKind,
     MeasuredRate,
     is_rate,
 )
@@ -46,7 +47,6 @@ from zerosim.spec.document import Document, by_place
 from zerosim.spec.loading import Rate, Schema, Seconds, Share, Size, Whole, validated
 from zerosim.units import show_rate, show_seconds
 
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv"]
 MOST_KAPPA = 4.0  # twice what any published sweep was fitted to
 HEADER = "# Written by zerosim calibrate: numbers measured on this machine, each with where it came from."
 SIZES = (1.0, 2.0**40)  # bytes, where a curve does not say what was measured
@@ -56,7 +56,7 @@ _WORDS_OF_YAML = frozenset({"null", "true", "false", "yes", "no", "on", "off", "
 
 
 class _CurveSchema(Schema):
-    collective: Kind
+    collective: MeasuredKind
     gpus: Annotated[Whole, Field(ge=2, le=10_000_000)]
     nodes: Annotated[Whole, Field(ge=1, le=100_000)] = 1
     alpha: Annotated[Seconds, Field(gt=0)] | None = None

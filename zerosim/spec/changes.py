@@ -1,4 +1,4 @@
-"""Changes of a document from outside: `PATH=VALUE` of `--set`, with errors that name the change, not a line of a file.
+"""Changes of a document from outside: `PATH=VALUE` of `--set` or of a sweep, with errors that name the change.
 
 A path is dotted; a number steps into a list; the value is YAML. Mappings on the way are made where there are none:
 whether such a path may exist is for the schema to say, which then names the nearest.
@@ -19,13 +19,20 @@ from zerosim.spec.loading import parse
 class Change(NamedTuple):
     """One change: as it was written, where it goes from the root of a document, what stands there then.
 
-    `made` is how many parts of the path were there before; all from there on is the change's own.
+    `made` is how many parts of the path were there before; all from there on is the change's own. `typed` is one of
+    `--set`, which others (of an axis, of a search) are not.
     """
 
     text: str
     path: tuple[str, ...]
     value: Any
     made: int | None = None
+    typed: bool = False
+
+    @property
+    def source(self) -> str:
+        """Where a mistake in it comes from."""
+        return f"--set {self.text}" if self.typed else self.text
 
     def below(self, depth: int) -> Change:
         """The change as seen from `depth` steps down its path."""
@@ -44,7 +51,8 @@ def parse_change(text: str) -> Change:
     parts = tuple(part.strip() for part in path.split("."))
     if not equals or not all(parts):
         raise InputError([Problem(f"--set {text}", found=f'"{text}"', expected="PATH=VALUE, such as nodes=4")])
-    return Change(text, parts, parse(value.strip(), f"--set {text}").data if value.strip() else None)
+    given = parse(value.strip(), f"--set {text}").data if value.strip() else None
+    return Change(text, parts, given, typed=True)
 
 
 def changed(document: Document, changes: Iterable[Change]) -> tuple[Document, list[Change]]:
@@ -97,7 +105,7 @@ def _written(change: Change) -> list[str]:
 
 
 def _wrong(change: Change, depth: int, found: str, expected: str, close: str = "") -> InputError:
-    return InputError([Problem(f"--set {change.text}", ".".join(change.path[:depth]), found, expected, close)])
+    return InputError([Problem(change.source, ".".join(change.path[:depth]), found, expected, close)])
 
 
 def attributed(problems: Iterable[Problem], changes: Sequence[Change]) -> list[Problem]:
@@ -108,5 +116,5 @@ def attributed(problems: Iterable[Problem], changes: Sequence[Change]) -> list[P
 def _attributed(problem: Problem, changes: Sequence[Change]) -> Problem:
     for change in reversed(changes):
         if change.owns(problem.path):
-            return replace(problem, source=f"--set {change.text}", line=None, column=None)
+            return replace(problem, source=change.source, line=None, column=None)
     return problem

@@ -149,9 +149,11 @@ class LeafFabric:
         return range(first, min(first + size, len(self.nodes)))
 
     def position(self, host: int) -> Hashable:
-        """Uplink / downlinks is the same on every leaf; a rack may be filled in part."""
+        """Uplink / downlinks is the same on every leaf. A rack may be filled in part; so may a leaf and a spine, whose
+        servers have fewer near them, which matters where their uplinks are thin."""
         first = host // self.rack * self.rack
-        return self.oversubscription, min(self.rack, len(self.nodes) - first)
+        thin = [level for level, ratio in ((1, self.oversubscription), (2, self.spine_oversubscription)) if ratio > 1]
+        return min(self.rack, len(self.nodes) - first), *(len(self.beside(host, level)) for level in thin)
 
     def joins_nvlink(self) -> bool:
         return self.rack > 1
@@ -189,15 +191,17 @@ class DrawnFabric:
     def position(self, host: int) -> Hashable:
         own = [link for link in self.drawn if self.owners.get(link.source) == host]
         return frozenset(
-            Counter((replace(link, source="", target=""), self._uplink_share(link.target)) for link in own).items()
+            Counter((replace(link, source="", target=""), *self._uplink_share(link.target)) for link in own).items()
         )
 
-    def _uplink_share(self, switch: str) -> float:
-        """Rate up / rate down of a switch; 0 where it has no uplink, or is no switch."""
+    def _uplink_share(self, switch: str) -> tuple[float, int]:
+        """Rate up / rate down of a switch, 0 where it has no uplink, or is no switch; and the links down, where that
+        is less than 1."""
         out = [link for link in self.drawn if link.source == switch and switch not in self.owners]
         down = sum(link.bandwidth for link in out if link.target in self.owners)
         up = sum(link.bandwidth for link in out if link.target not in self.owners)
-        return up / down if down else 0.0
+        share = up / down if down else 0.0
+        return share, sum(link.target in self.owners for link in out) if 0 < share < 1 else 0
 
     def joins_nvlink(self) -> bool:
         return any(link.kind == "nvlink" for link in self.drawn)

@@ -13,7 +13,16 @@ from zerosim import catalog
 from zerosim.errors import Problem, nearest
 from zerosim.spec.devices import Drive, Gpu, Nic, Socket
 from zerosim.spec.document import Document, Path
-from zerosim.spec.topology_schema import DeviceSpec, GpuFigures, GpuSpec, NvmeSpec, PortFigures, SocketSpec
+from zerosim.spec.topology_schema import (
+    DeviceSpec,
+    GpuFigures,
+    GpuSpec,
+    NicSpec,
+    NvmeSpec,
+    PortFigures,
+    SocketSpec,
+    UnlikePorts,
+)
 from zerosim.units import show_flops, show_rate
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -50,17 +59,23 @@ class Remarks:
             self.notes.append(text)
 
     def _where(self, path: Path) -> Path:
-        places = [over + path for over in reversed(self.over) if _stands(self.document.data, over + path)]
-        return places[0] if places else self.base + path
+        """Where most of the path stands: what is missing is missed beside what is there."""
+        places = (*reversed(self.over), self.base)
+        found = {place: _standing(self.document.data, place + path) - len(place) for place in places}
+        most = max(found.values())
+        if most < len(path) and found[self.base] == most:
+            return self.base + path
+        return next(place for place, stands in found.items() if stands == most) + path
 
 
-def _stands(data: Any, path: Path) -> bool:
-    for part in path:
+def _standing(data: Any, path: Path) -> int:
+    """How many parts of a path are there."""
+    for depth, part in enumerate(path):
         within = isinstance(part, int) and isinstance(data, list) and part < len(data)
         if not within and not (isinstance(data, Mapping) and part in data):
-            return False
+            return depth
         data = data[part]
-    return True
+    return len(path)
 
 
 def gpu_figures(spec: GpuSpec | DeviceSpec, remarks: Remarks, path: Path) -> Gpu | None:
@@ -142,6 +157,13 @@ def nic_figures(spec: PortFigures, remarks: Remarks, path: Path) -> tuple[Nic, f
     large = delay + figures.large_latency - figures.latency
     own = replace(figures, efficiency=spec.efficiency or figures.efficiency, latency=delay, large_latency=large)
     return replace(own, grade="user"), rate
+
+
+def unlike_ports(spec: NicSpec) -> tuple[UnlikePorts, ...]:
+    """The ports that are not as the others, of whose kind they are where none is given."""
+    named = catalog.nics().get(spec.device or "")
+    kind = {"kind": spec.kind or (named.kind if named else None)}
+    return tuple(other if other.device or other.kind else other.model_copy(update=kind) for other in spec.unlike)
 
 
 def _named_nic(spec: PortFigures, remarks: Remarks, path: Path) -> tuple[Nic, float] | None:

@@ -6,11 +6,19 @@ UTF-8, nothing at all) is the user's to mend. What the text means is for others.
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from zerosim.errors import InputError, Problem, nearest
 
 _NAME_SHOWN = 80  # characters of a path in a message
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 def read_text(path: str | Path) -> str:
@@ -31,6 +39,20 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise InputError([_unreadable(Path(path), error)]) from None
+
+
+def printed(given: bytes) -> str:
+    """What a program printed: by its mark; else UTF-16, as PowerShell writes, if every other byte is zero; else UTF-8,
+    in which wrong bytes of a log may stand."""
+    for mark, encoding in _MARKS:
+        if given.startswith(mark):
+            return given[len(mark) :].decode(encoding, errors="replace")
+    head = given[:400]
+    for start, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        zeros = head[start::2]
+        if len(head) > 3 and zeros.count(0) > 0.7 * len(zeros):
+            return given.decode(encoding, errors="replace")
+    return given.decode("utf-8", errors="replace")
 
 
 def is_file(path: Path) -> bool:

@@ -69,7 +69,7 @@ def unknown_change(change: Change) -> list[Problem]:
     if named(key) or key in TOP:
         return []
     found, close = f'unknown key "{key}"', nearest(key, spellings())
-    return [Problem(f"--set {change.text}", ".".join(change.path), found, "a key of FSDP", close)]
+    return [Problem(change.source, ".".join(change.path), found, "a key of FSDP", close)]
 
 
 def _collect(document: Document, own: Document | None, settings: Settings, beside: Beside) -> None:

@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 from zerosim.errors import InputError, Problem
 from zerosim.spec import nccl_factor, nccl_rows
+from zerosim.spec.calibration import MeasuredKind
 from zerosim.spec.nccl_factor import USUAL_NODE
 from zerosim.spec.nccl_rows import Rank, Row, Torn
 
-NAMES: dict[str, str] = {  # how programs and files are called, letters only
+NAMES: dict[str, MeasuredKind] = {  # how programs and files are called, letters only
     "reducescatter": "reduce_scatter",
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -36,7 +37,7 @@ OTHERS = ("hypercube", "gather", "scatter", "alltoallv")  # nccl-tests has them,
 class Asked(NamedTuple):
     """What the user says of a log: the collective, GPUs, nodes; `per_node`: GPUs of a node of the topology named."""
 
-    collective: str | None = None
+    collective: MeasuredKind | None = None
     gpus: int | None = None
     nodes: int | None = None
     per_node: int | None = None
@@ -46,15 +47,16 @@ UNASKED = Asked()
 
 
 class Sweep(NamedTuple):
-    """Times by size of one test. `told`: what was inferred or left out."""
+    """Times by size of one test. `told`: what was inferred or left out; `products`: the GPUs that it lists."""
 
     source: str
-    collective: str
+    collective: MeasuredKind
     gpus: int
     nodes: int
     points: tuple[tuple[float, float], ...]  # bytes, seconds; by size
     told: tuple[str, ...] = ()
     tool: str = "nccl-tests"
+    products: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -67,7 +69,6 @@ class _Test:
     ranks: dict[int, Rank] = field(default_factory=dict)
     listed: bool = False  # its own list of devices; else that of the test before
     informed: tuple[int | None, int | None] = (None, None)  # ranks, nodes
-    per_process: int | None = None
 
     @property
     def begun(self) -> bool:
@@ -122,8 +123,8 @@ def _note(test: _Test, line: str) -> None:
     if rank is not None:
         test.ranks = {**(test.ranks if test.listed else {}), rank.number: rank}
         test.listed = True
-    test.informed = tuple(new or old for new, old in zip(nccl_rows.info(line), test.informed, strict=True))  # type: ignore[assignment]  # as long
-    test.per_process = nccl_rows.per_process(line) or test.per_process
+    ranks, nodes = nccl_rows.info(line)
+    test.informed = ranks or test.informed[0], nodes or test.informed[1]
 
 
 # --- one test --------------------------------------------------------------------------------------------------------
@@ -147,7 +148,8 @@ def _sweep(test: _Test, source: str, file: str, asked: Asked) -> Sweep:
         told.append(f"wrong results in {wrong} row{'s' if wrong > 1 else ''} (#wrong)")
     if any(row.placed == "in place" for row in test.rows):
         told.append("figures in place where there are none out of place")
-    return Sweep(source, collective, gpus, nodes, _points(test.rows), tuple(told))
+    products = tuple(dict.fromkeys(rank.product for rank in test.ranks.values() if rank.product))
+    return Sweep(source, collective, gpus, nodes, _points(test.rows), tuple(told), products=products)
 
 
 def _points(rows: Iterable[Row]) -> tuple[tuple[float, float], ...]:
@@ -158,44 +160,44 @@ def _points(rows: Iterable[Row]) -> tuple[tuple[float, float], ...]:
     return tuple((float(size), median(times[size])) for size in sorted(times))
 
 
-def named_collective(text: str) -> str:
-    """The collective that a name contains, "" where there is none."""
+def named_collective(text: str) -> MeasuredKind | None:
+    """The collective that a name contains."""
     letters = re.sub(r"[^a-z0-9]", "", text.casefold()).replace("all2all", "alltoall")
-    return next((kind for name, kind in NAMES.items() if name in letters), "")
+    return next((kind for name, kind in NAMES.items() if name in letters), None)
 
 
-def _collective(test: _Test, source: str, file: str, asked: Asked, told: list[str]) -> str:
+def _collective(test: _Test, source: str, file: str, asked: Asked, told: list[str]) -> MeasuredKind:
     """As asked, else by the name of the program, else of the file, else from busbw / algbw; which must not disagree."""
     low, high = nccl_factor.factor(test.rows)
     if asked.collective:
         return _checked(asked.collective, "--collective", source, low, high)
     program = next(iter(dict.fromkeys(test.programs)), "")
     if program:
-        letters = re.sub(r"[^a-z]", "", program.casefold())
-        if letters in OTHERS or not named_collective(program):
+        named = named_collective(program)
+        if named is None or re.sub(r"[^a-z]", "", program.casefold()) in OTHERS:
             found = f"{program}_perf"
             raise InputError([Problem(source, found=found, expected="a collective that training uses")])
-        return _checked(named_collective(program), f"{program}_perf", source, low, high)
+        return _checked(named, f"{program}_perf", source, low, high)
     by_file = named_collective(file)
     if by_file and nccl_factor.fits(by_file, low, high):
         told.append("collective by the name of the file")
         return by_file
     inferred = _inferred(test.rows, low, high)
-    if not inferred:
+    if inferred is None:
         found = f"busbw / algbw of {low:.3g}, which several collectives have, and no name of one"
         raise InputError([Problem(source, found=found, expected="--collective")])
     told.append(f"collective from busbw / algbw = {(low + high) / 2:.4g}")
     return inferred
 
 
-def _inferred(rows: Sequence[Row], low: float, high: float) -> str:
+def _inferred(rows: Sequence[Row], low: float, high: float) -> MeasuredKind | None:
     if low > 1:
         return "all_reduce"
     reduces = any(row.redop not in ("", "none") for row in rows)
-    return "reduce_scatter" if high < 1 and reduces else ""
+    return "reduce_scatter" if high < 1 and reduces else None
 
 
-def _checked(kind: str, said: str, source: str, low: float, high: float) -> str:
+def _checked(kind: MeasuredKind, said: str, source: str, low: float, high: float) -> MeasuredKind:
     """The kind, where its bus factor can be what the rows show."""
     if not nccl_factor.fits(kind, low, high):
         found = f"busbw / algbw of {(low + high) / 2:.4g}"

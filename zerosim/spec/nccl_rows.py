@@ -15,8 +15,10 @@ from typing import Literal, NamedTuple
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ROW = re.compile(r"(?<![\w.,:+-])(\d{1,18})\s+(\d{1,18})\s+([a-z]\w{0,15})\s+(\S.*)")
 _PLACEHOLDER = re.compile(r"[Xx?]+(?:\.[Xx?]+)?|<\w+>")
-_RANK = re.compile(r"Rank\s+(\d{1,9})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d{1,9})")
-_PER_PROCESS = re.compile(r"nThread\s+(\d{1,6})\s+nGpus\s+(\d{1,6})")
+_RANK = re.compile(
+    r"Rank\s+(\d{1,9})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d{1,9})"
+    r"(?:\s+\[[^\]]{0,40}\]\s+(\S.{0,80}))?"
+)
 _PROGRAM = re.compile(r"(?<![A-Za-z])([A-Za-z_]{1,40}?)_perf(?![A-Za-z_])")
 _INFO_RANKS = re.compile(r"\bnranks\s+(\d{1,9})", re.IGNORECASE)
 _INFO_NODES = re.compile(r"\bnnodes\s+(\d{1,9})", re.IGNORECASE)
@@ -56,6 +58,7 @@ class Rank(NamedTuple):
     number: int
     host: str
     device: int
+    product: str = ""  # as its driver calls it
 
 
 def lines(text: str) -> Iterator[str]:
@@ -80,13 +83,7 @@ def programs(line: str) -> list[str]:
 
 def rank_of(line: str) -> Rank | None:
     found = _RANK.search(line)
-    return Rank(int(found[1]), found[2], int(found[3])) if found else None
-
-
-def per_process(line: str) -> int | None:
-    """GPUs of each process, as the options say."""
-    found = _PER_PROCESS.search(line)
-    return int(found[1]) * int(found[2]) if found else None
+    return Rank(int(found[1]), found[2], int(found[3]), (found[4] or "").strip()) if found else None
 
 
 def info(line: str) -> tuple[int | None, int | None]:

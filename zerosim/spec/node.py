@@ -21,13 +21,15 @@ from zerosim.spec.routes import device_at, link_at, seconds, shortest
 class Node:
     """GPUs stand in rank order among `devices`; `ports` are the rates of the network ports by name of their NIC.
 
-    `outward`: links from its GPUs to an NVSwitch that it shares with the other servers of a rack.
+    `outward`: links from its GPUs to an NVSwitch that it shares with the other servers of a rack. `down`: the numbers
+    of the NICs that it would have, too, if they worked.
     """
 
     devices: tuple[Device, ...]
     links: tuple[Link, ...]
     ports: tuple[tuple[str, float], ...] = ()
     outward: tuple[Link, ...] = ()
+    down: tuple[int, ...] = ()
 
     @cached_property
     def gpus(self) -> tuple[Device, ...]:

@@ -13,7 +13,7 @@ from typing import Literal
 from zerosim import catalog
 from zerosim.spec.devices import Device, Link, LinkKind, Nic, Socket
 from zerosim.spec.document import Path
-from zerosim.spec.figures import Remarks, drive_figures, gpu_figures, nic_figures, socket_figures
+from zerosim.spec.figures import Remarks, drive_figures, gpu_figures, nic_figures, socket_figures, unlike_ports
 from zerosim.spec.node import Node
 from zerosim.spec.nvlink_wiring import RACK, SWITCH, wires
 from zerosim.spec.pcie_tree import Branch, branches, check, holder
@@ -37,13 +37,14 @@ def draw(spec: NodeSpec, remarks: Remarks, single: Mapping[int, tuple[OverrideSp
     drawing.nvme()
     if remarks.problems:
         return None
-    return Node(tuple(drawing.devices), tuple(drawing.links), tuple(drawing.ports), tuple(drawing.outward))
+    down = tuple(sorted(set(spec.nics.down))) if spec.nics else ()
+    return Node(tuple(drawing.devices), tuple(drawing.links), tuple(drawing.ports), tuple(drawing.outward), down)
 
 
 def latency(kind: str) -> float:
-    """The latency of a link of a kind, by the catalogue."""
-    hops = catalog.constants("collectives.hop_us")
-    return MICROSECOND * (hops[kind] if kind in hops else catalog.constant(f"latency_us.{kind}"))
+    """The latency of a link of a kind, by the catalogue: its own, else a step of the collectives over it."""
+    own = catalog.constants("latency_us")
+    return MICROSECOND * (own[kind] if kind in own else catalog.constant(f"collectives.hop_us.{kind}"))
 
 
 class _Drawing:
@@ -165,13 +166,21 @@ class _Drawing:
             self.remarks.note(f"NVLink of {show_rate(rate)} per GPU and direction; {self.spec.gpus.device} has {usual}")
         delay = latency("nvlink") if said.latency is None else said.latency
         generation = said.generation or self.gpu_ports.nvlink_generation or None
-        own = {f"gpu{gpu}": o.nvlink.bandwidth or rate for gpu, (o, _) in self.single.items() if o.nvlink}
+        own = {f"gpu{gpu}": self._own_nvlink(gpu, rate) for gpu in self.single}
         if said.kind == "switch" and said.hosts == 1:
             self.devices.append(Device(SWITCH, "nvswitch", None))
         for a, b, share in wires(said, self.spec.gpus.count, self.remarks):
             least = min(rate, own.get(a, rate), own.get(b, rate))
             drawn = self.links if b != RACK else self.outward
             drawn.append(Link(a, b, "nvlink", least * share, delay, generation=generation))
+
+    def _own_nvlink(self, gpu: int, rate: float) -> float:
+        """That of one GPU, whose links may have trained down."""
+        override, place = self.single[gpu]
+        said, most = (override.nvlink and override.nvlink.bandwidth) or rate, f"at most {show_rate(rate)}"
+        if said > rate:
+            self._of_one(place).wrong(("nvlink", "bandwidth"), show_rate(said), f"{most}, as the other GPUs have")
+        return said
 
     # --- PCIe ---
 
@@ -269,7 +278,7 @@ class _Drawing:
     def _unlike(self, said: NicSpec) -> dict[int, tuple[Nic, float]]:
         """Figures and rates of the ports that are not as the others."""
         found: dict[int, tuple[Nic, float]] = {}
-        for place, other in enumerate(said.unlike):
+        for place, other in enumerate(unlike_ports(said)):
             at = ("nics", "unlike", place)
             known = nic_figures(other, self.remarks, at)
             if known is not None:

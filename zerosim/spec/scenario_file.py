@@ -31,6 +31,7 @@ from zerosim.spec.scenario_text import scenario_text
 from zerosim.spec.strategy import DeepSpeed, Strategy
 from zerosim.spec.tiers import lacking_tier
 from zerosim.spec.topology import Topology
+from zerosim.spec.topology_facts import noted
 from zerosim.spec.topology_file import read_topology
 from zerosim.spec.training import MOST_PASSES, Training
 from zerosim.spec.training_file import TrainingSchema, own_values, read_training, taken, training_findings
@@ -62,6 +63,9 @@ class ScenarioSchema(Schema):
 
 def read(document: Document, base: Path, changes: Sequence[str | Change] = ()) -> dict[str, Any]:
     """The fields of a Scenario, or an InputError with all problems."""
+    if isinstance(document.data, Mapping) and document.data.keys() & {"axes", "points"}:
+        expected = "topology, model, training, strategy"
+        raise InputError([document.problem((), "a sweep", expected, "zerosim sweep")])
     made = [parse_change(change) if isinstance(change, str) else change for change in changes]
     notebook = Notebook(Parts.of(document, base, made))
     values = _values(notebook)
@@ -95,7 +99,7 @@ def _values(book: Notebook) -> dict[str, Any]:
         return {}
     training = Training(**{**own_values(settings), **run.training})
     said = taken(settings, training, run.told)
-    book.assumptions += [text for text in (said, launch.assumption) if text] + [*topology.notes, *model.notes]
+    book.assumptions += [text for text in (said, launch.assumption) if text] + [*noted(topology), *model.notes]
     book.findings += [*training_findings(training), *launch.findings]
     book.findings += idle_versions(book.section(VERSIONS) or {}, strategy)
     title = head.title or Path(book.document.source).stem

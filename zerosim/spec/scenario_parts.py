@@ -241,7 +241,7 @@ def _in_config(document: Document, changes: Sequence[Change]) -> list[Change]:
             made.append(change._replace(path=(name, *change.path[1:])))
         else:
             found, expected = f'unknown key "{key}"', f"a key of {document.source}"
-            wrong.append(Problem(f"--set {change.text}", key, found, expected, nearest(key, known)))
+            wrong.append(Problem(change.source, key, found, expected, nearest(key, known)))
     if wrong:
         raise InputError(wrong)
     return made

@@ -172,6 +172,6 @@ def _known_changes(changes: Sequence[Change]) -> None:
             key = change.path[2]
             close = f"zero_optimization.{key}" if key in ZERO or key in ALIASES else nearest(key, KNOWN)
             found = f'unknown key "{key}"'
-            wrong.append(Problem(f"--set {change.text}", ".".join(change.path), found, "a key of DeepSpeed", close))
+            wrong.append(Problem(change.source, ".".join(change.path), found, "a key of DeepSpeed", close))
     if wrong:
         raise InputError(wrong)

@@ -75,8 +75,11 @@ class SweepSchema(Schema):
 
 def read_sweep(path: str | Path, changes: Sequence[str] = ()) -> Sweep:
     """The sweep in a file. Changes of `axes`, `points` and so on are of the sweep, others of its scenario."""
+    given = read(path)
+    if isinstance(given.data, Mapping) and not given.data.keys() & set(OWN_KEYS) and "strategy" in given.data:
+        raise InputError([given.problem((), "a scenario", "a scenario, and axes or points", "zerosim run")])
     made = [parse_change(text) for text in changes]
-    document, own = changed(read(path), [change for change in made if change.path[0] in OWN_KEYS])
+    document, own = changed(given, [change for change in made if change.path[0] in OWN_KEYS])
     try:
         return _sweep(document, tuple(change for change in made if change.path[0] not in OWN_KEYS))
     except InputError as error:
@@ -216,7 +219,7 @@ class _Reading:
             for axis in axes:
                 if any(undoes(own, change) for own in axis.changes):
                     found, expected = f"a path that the axis {axis.name} sets", f"a change of axes.{axis.name}"
-                    self.problems.append(Problem(f"--set {change.text}", "", found, expected))
+                    self.problems.append(Problem(change.source, "", found, expected))
 
     def repeated(self, axes: Sequence[Axis]) -> None:
         """An axis whose changes a later one undoes varies nothing: its rows would be alike."""

@@ -43,7 +43,7 @@ def describe(topology: Topology) -> list[str]:
     for host, count in _kinds(topology):
         lines.append(f"{_number(count, 'node')} of")
         lines += [f"  {line}" for line in _node(topology, host)]
-    return lines + [f"fabric: {_fabric(topology)}"] + [f"note: {note}" for note in topology.notes]
+    return lines + [f"fabric: {_fabric(topology)}"] + [f"note: {note}" for note in noted(topology)]
 
 
 def as_data(topology: Topology) -> dict[str, Any]:
@@ -56,8 +56,34 @@ def as_data(topology: Topology) -> dict[str, Any]:
         "rank_classes": [list(ranks) for ranks in topology.rank_classes()],
         "nvlink_domains": [list(ranks) for ranks in topology.nvlink_domains()],
         "switches": [asdict(switch) for switch in topology.fabric.switches()],
-        "notes": list(topology.notes),
+        "notes": list(noted(topology)),
     }
+
+
+def noted(topology: Topology) -> tuple[str, ...]:
+    """What was assumed of it, and which ports are down."""
+    hosts: dict[str, list[int]] = {}
+    for host, node in enumerate(topology.nodes):
+        if node.down:
+            hosts.setdefault(_ports_down(node), []).append(host)
+    return (*topology.notes, *(f"{_hosts(on, len(topology.nodes))}: {words}" for words, on in hosts.items()))
+
+
+def _ports_down(node: Node) -> str:
+    """`NIC 3 is down, 7 of 8 are left`."""
+    *several, last = map(str, node.down)
+    which = f"NICs {', '.join(several)} and {last} are" if several else f"NIC {last} is"
+    left = len(node.of_kind("nic"))
+    return f"{which} down, {left} of {left + len(node.down)} {'is' if left == 1 else 'are'} left"
+
+
+def _hosts(hosts: list[int], of: int) -> str:
+    if len(hosts) == 1:
+        return f"node {hosts[0]}"
+    if len(hosts) == of:
+        return "each node"
+    joined = hosts[-1] - hosts[0] == len(hosts) - 1
+    return f"nodes {hosts[0]}-{hosts[-1]}" if joined else f"node {hosts[0]} and {len(hosts) - 1} more"
 
 
 def _node_data(topology: Topology, host: int, kinds: list[int]) -> dict[str, Any]:

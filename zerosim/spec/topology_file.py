@@ -20,10 +20,11 @@ from zerosim.spec.loading import Schema, read, validated
 from zerosim.spec.node import Node
 from zerosim.spec.node_drawing import draw, latency
 from zerosim.spec.topology import Topology
-from zerosim.spec.topology_schema import GraphSpec, NodeSpec, OverrideSpec, TemplateSpec
+from zerosim.spec.topology_schema import FabricSpec, GraphSpec, NodeSpec, OverrideSpec, TemplateSpec
 
 PACKAGE = Path(__file__).resolve().parents[1]
 OF_LINKS = {"nvlink": {"bandwidth"}, "pcie": {"generation", "lanes", "bandwidth"}}  # what is said of one GPU's
+OF_UPLINKS = ("oversubscription", "leaf_nodes", "spine_nodes", "spine_oversubscription")  # said of several leaves
 PLACES = (PACKAGE.parent / "topologies", PACKAGE / "topologies_data")  # beside the package, or installed in it
 
 
@@ -86,8 +87,10 @@ def _of_network(spec: TemplateSpec, nodes: list[Node | None], document: Document
             yield document.problem(where, "no nics", f"nics, which join the {spec.node.count} nodes")
             break
     said = spec.fabric
-    if said.spine_nodes is not None and said.kind == "switch":
-        yield document.problem(("fabric", "spine_nodes"), str(said.spine_nodes), "none, as one switch joins all nodes")
+    above = [key for key in OF_UPLINKS if getattr(said, key) != FabricSpec.model_fields[key].default]
+    if said.kind == "switch" and above:
+        expected = "kind: fat_tree or rail, as one switch has no uplinks"
+        yield document.problem(("fabric", above[0]), f"{getattr(said, above[0]):g}", expected)
     elif said.spine_nodes is not None and said.spine_nodes % said.leaf_nodes:
         expected = f"a multiple of {said.leaf_nodes}, the nodes of a leaf"
         yield document.problem(("fabric", "spine_nodes"), str(said.spine_nodes), expected)
@@ -180,7 +183,16 @@ def _overridden(template: NodeSpec, overrides: list[tuple[int, OverrideSpec]], r
         else:
             known = single.get(gpu, (override, place))[0]
             single[gpu] = known.model_copy(update={k: getattr(override, k) for k in override.model_fields_set}), place
+    _check_there(spec, single, remarks)
     return draw(spec, remarks, single)
+
+
+def _check_there(spec: NodeSpec, single: Mapping[int, tuple[OverrideSpec, int]], remarks: Remarks) -> None:
+    """Overrides of single GPUs are of GPUs that are left when those of their node were laid over it."""
+    for gpu, (_, place) in single.items():
+        if gpu >= spec.gpus.count:
+            expected = f"a GPU from 0 to {spec.gpus.count - 1}"
+            remarks.problems.append(remarks.document.problem(("overrides", place, "gpu"), f"GPU {gpu}", expected))
 
 
 def _merged(base: NodeSpec, override: OverrideSpec) -> NodeSpec:

@@ -19,6 +19,7 @@ from zerosim.units import UnitError
 LARGEST = 1e18  # bytes, and bytes/s
 LONGEST = 1.0  # seconds of latency
 SLOWEST = 1e6  # bytes/s: below it a number has most likely lost its unit
+FASTEST = 10.0  # of the rate of a GPU: above it a number is most likely one of percent
 MOST_DEVICES = 1024  # of one kind in a server
 
 
@@ -28,11 +29,17 @@ def _has_its_unit(rate: float) -> float:
     return rate
 
 
+def _is_a_share(compute: float) -> float:
+    if compute > FASTEST:
+        raise UnitError(float(f"{compute:g}"), "a share of the rate such as 0.8")
+    return compute
+
+
 Positive = Annotated[Rate, AfterValidator(_has_its_unit), Field(le=LARGEST)]
 Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
 Peak = Annotated[Flops, Field(ge=1, le=1e21)]
 Delay = Annotated[Seconds, Field(le=LONGEST)]
-Compute = Annotated[Share, Field(ge=1e-6, le=1e6)]
+Compute = Annotated[Share, AfterValidator(_is_a_share), Field(ge=1e-6)]
 Fraction = Annotated[Share, Field(ge=1e-6, le=1)]
 Several = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
 Cores = Annotated[int, Field(ge=1, le=100_000)]
@@ -153,7 +160,7 @@ class PortFigures(Schema):
 
 
 class UnlikePorts(PortFigures):
-    """The ports of these numbers are not as the others are."""
+    """The ports of these numbers are not as the others are; their kind is, where none is given."""
 
     nics: Annotated[tuple[Annotated[int, Field(ge=0, lt=MOST_DEVICES)], ...], Field(min_length=1)]
 

@@ -10,15 +10,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from statistics import median
 from typing import Any, NamedTuple
 
-from zerosim.catalog import constant
+from zerosim.catalog import constant, gpus, recognise
 from zerosim.costs.bounds import bus_factor
 from zerosim.costs.calibrated import calibrated
-from zerosim.costs.measured import NOISE, carried_at_most, spread_on
+from zerosim.costs.measured import carried_at_most, spread_on
 from zerosim.errors import InputError, Problem
+from zerosim.report.files import write_text
+from zerosim.report.words import counted
 from zerosim.spec.bench_logs import read_benchmark
 from zerosim.spec.calibration import (
     LEAST_RATE,
@@ -30,16 +32,26 @@ from zerosim.spec.calibration import (
     MeasuredRate,
     is_rate,
 )
-from zerosim.spec.calibration_file import calibration_mapping
-from zerosim.spec.files import read_bytes
+from zerosim.spec.calibration_file import (
+    HEADER,
+    calibration_json,
+    calibration_mapping,
+    calibration_text,
+    comments,
+    read_calibration,
+)
+from zerosim.spec.devices import Gpu
+from zerosim.spec.files import is_file, printed, read_bytes, read_text
 from zerosim.spec.launch import Launch
+from zerosim.spec.loading import parse
 from zerosim.spec.nccl_log import Asked, Sweep, is_nccl_log, read_nccl_log
 from zerosim.spec.optimizers import ADAMW
 from zerosim.spec.topology import Topology
 from zerosim.studies.calibration_fit import Fit, fit
-from zerosim.units import show_rate, show_seconds, show_share, show_size
+from zerosim.units import show_count, show_rate, show_seconds, show_share, show_size
 
 ONE_MACHINE = 1.3  # by how much times of the same thing may differ, run to run
+NOISE = 1.05  # of a bandwidth that was reached, before a link is said to be too slow for it
 MOST_ERROR = 0.5  # of a fit, beyond which it describes nothing
 BY_HAND = "given on the command line"
 
@@ -121,19 +133,12 @@ def _texts(paths: Iterable[str]) -> dict[str, str]:
     problems: list[Problem] = []
     for path in paths:
         try:
-            texts[path] = _decoded(read_bytes(path))
+            texts[path] = printed(read_bytes(path))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(problems)
     return texts
-
-
-def _decoded(content: bytes) -> str:
-    """Logs hold what programs printed: UTF-16 where a shell of Windows wrote them, and a stray byte is no reason to
-    refuse the rest."""
-    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    return content.decode("utf-16" if wide else "utf-8-sig", "replace")
 
 
 def _shown(path: str) -> str:
@@ -189,11 +194,12 @@ def _one(one: Sweep, other: Sweep) -> Sweep:
 
 
 def _fitted(sweep: Sweep, topology: Topology | None) -> Fitted:
-    told = list(sweep.told)
+    others = _other_gpus(sweep, topology)
+    told = [*sweep.told, *others]
     most, link = _carried(sweep, topology, told)
     reached = _reached(sweep)
     if reached > NOISE * most:
-        found = f"bus bandwidth of {show_rate(reached)} over {sweep.gpus} GPUs on {sweep.nodes}"
+        found = ", ".join([f"bus bandwidth of {show_rate(reached)} over {sweep.gpus} GPUs on {sweep.nodes}", *others])
         expected = f"at most {show_rate(most)}, which {link} can carry: is the log of this machine?"
         raise InputError([Problem(sweep.source, found=found, expected=expected)])
     found_fit = fit(sweep, constant("collectives.kappa"), most)
@@ -212,8 +218,25 @@ def _fitted(sweep: Sweep, topology: Topology | None) -> Fitted:
     return Fitted(curve, found_fit, (*told, *found_fit.remarks))
 
 
+def _other_gpus(sweep: Sweep, topology: Topology | None) -> tuple[str, ...]:
+    """The remark that a log lists GPUs which a topology has not; of a name that nobody knows nothing is said."""
+    if topology is None:
+        return ()
+    own = {gpu.figures.name for gpu in topology.gpus if isinstance(gpu.figures, Gpu)}
+    known = own.union(*(_names(product) for product in map(recognise.product, sorted(own)) if product))
+    listed = [_names(product) for product in map(recognise.product, sweep.products) if product]
+    others = " and ".join(dict.fromkeys(names[0] for names in listed if known.isdisjoint(names)))
+    return (f"its GPUs are {others}, those of {topology.name} {' and '.join(sorted(own))}",) if others else ()
+
+
+def _names(product: recognise.Product) -> list[str]:
+    """What the figures of a GPU may be called, its own name first."""
+    known = [gpus()[name].name if name in gpus() else name for name in (product.gpu, product.vague)]
+    return [name for name in (product.name, *known) if name]
+
+
 def _reached(sweep: Sweep) -> float:
-    factor = bus_factor(sweep.collective, sweep.gpus)  # type: ignore[arg-type]  # the readers know no others
+    factor = bus_factor(sweep.collective, sweep.gpus)
     return max(size * factor / seconds for size, seconds in sweep.points)
 
 
@@ -226,7 +249,21 @@ def _carried(sweep: Sweep, topology: Topology | None, told: list[str]) -> tuple[
     except InputError:
         told.append(f"not held against the links of {topology.name}, which has not so many GPUs on as many nodes")
         return math.inf, ""
-    return carried_at_most(sweep.collective, spread, given)  # type: ignore[arg-type]  # as above
+    return carried_at_most(sweep.collective, spread, given)
+
+
+def write(path: Path, found: Calibration, name: str = "") -> None:
+    """The file with what it had and what is new; what stood there in comments stands at its head."""
+    before, head, as_json = Calibration(""), HEADER, path.suffix.lower() == ".json"
+    if is_file(path):
+        text = read_text(path)
+        before = read_calibration(parse(text, str(path)))
+        head = HEADER if as_json else comments(text)
+    merged = before.merged(found)
+    merged = replace(merged, name=name or merged.name or path.stem)
+    text = calibration_json(merged) if as_json else calibration_text(merged, head)
+    read_calibration(parse(text, str(path)))  # a file that no scenario could use is not written
+    write_text(path, text)
 
 
 # --- rates -----------------------------------------------------------------------------------------------------------
@@ -235,7 +272,9 @@ def _carried(sweep: Sweep, topology: Topology | None, told: list[str]) -> tuple[
 def adam_rate(seconds: float, parameters: float, ranks: int, source: str) -> MeasuredRate:
     """What CPU Adam moved in host memory: 28 bytes a parameter of each rank."""
     moved = ADAMW.traffic_bytes * parameters * ranks
-    said = f"{source}: {parameters:.4g} parameters of each of {ranks} rank{'s' if ranks > 1 else ''} in {seconds:.4g} s"
+    said = (
+        f"{source}: {show_count(parameters)} parameters of each of {counted(ranks, 'rank')} in {show_seconds(seconds)}"
+    )
     return MeasuredRate("dram.adam", moved / seconds, said)
 
 

@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 
 from zerosim.costs.bounds import bus_factor
 from zerosim.errors import InputError, Problem
-from zerosim.report.collectives_check import binary_size
 from zerosim.spec.calibration_file import MOST_KAPPA
 from zerosim.spec.nccl_log import Sweep
-from zerosim.step import CollectiveKind
-from zerosim.units import show_rate, show_share
+from zerosim.units import show_binary_size, show_rate, show_share
 
 LEAST = 1024.0  # bytes; smaller messages are launch only, and are not fitted where there are larger small ones
 SMALL = 65536.0
@@ -67,8 +65,7 @@ class _Line(NamedTuple):
 
 def fit(sweep: Sweep, usual_kappa: float, most: float = math.inf) -> Fit:
     """The line through a sweep; `most`: bytes/s that the links could carry. InputError where it tells nothing."""
-    kind: CollectiveKind = sweep.collective  # type: ignore[assignment]  # the reader knows no others
-    factor = bus_factor(kind, sweep.gpus)
+    factor = bus_factor(sweep.collective, sweep.gpus)
     sizes, seconds = _used(sweep.points)
     flat, growth = _start(*_columns(sweep.points)), _growth(sizes, seconds)
     starts, ends = flat is not None and flat <= FLAT_START, growth is not None and growth <= OPEN_END
@@ -158,9 +155,10 @@ def _undetermined(sweep: Sweep, sizes: Floats, flat: float | None, growth: float
     if flat is None or growth is None:
         found = f"{len(sizes)} size{'s' if len(sizes) > 1 else ''} within a factor of four"
     else:
+        first, last = show_binary_size(int(sizes[0])), show_binary_size(int(sizes[-1]))
         found = (
-            f"time that grows with the size from {binary_size(int(sizes[0]))} on, so alpha is not determined, and bus "
-            f"bandwidth that still grows {show_share(growth)} at {binary_size(int(sizes[-1]))}, so the bandwidth is not"
+            f"time that grows with the size from {first} on, so alpha is not determined, and bus bandwidth that still "
+            f"grows {show_share(growth)} at {last}, so the bandwidth is not"
         )
     return Problem(sweep.source, found=found, expected=f"small and large sizes: nccl-tests with {SWEEP}")
 
@@ -175,7 +173,7 @@ def _remarks(
     elif growth > FLAT_END:
         reached = show_rate(float(np.max(sizes * factor / seconds)))
         held = "held to what the links carry" if line.bandwidth >= most * (1 - 1e-6) else "extrapolated"
-        last = binary_size(int(sizes[-1]))
+        last = show_binary_size(int(sizes[-1]))
         remarks.append(f"bandwidth {held}: at {last} it is {reached} and grows {show_share(growth)} a doubling")
     elif line.bandwidth >= most * (1 - 1e-6):
         remarks.append("bandwidth held to what the links carry")
@@ -183,7 +181,7 @@ def _remarks(
 
 
 def _lacks_alpha(sizes: Floats) -> str:
-    return f"alpha not determined: sizes below {binary_size(int(sizes[0]))} are missing, e.g. {SWEEP}"
+    return f"alpha not determined: sizes below {show_binary_size(int(sizes[0]))} are missing, e.g. {SWEEP}"
 
 
 def _why_fixed(count: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from pathlib import PurePath
+from typing import Literal, NamedTuple
 
 from zerosim.costs.calibrated import gpu_key
 from zerosim.errors import InputError, Problem
@@ -17,12 +18,13 @@ from zerosim.scenario import Scenario
 from zerosim.simulation import facts, simulate
 from zerosim.spec.calibration import EVERY_GPU, LEAST_FACTOR, MOST_FACTOR, Calibration, Compute
 from zerosim.spec.topology import Gpu
-from zerosim.units import show_seconds, show_share
+from zerosim.units import show_count, show_seconds, show_share
 
 LEAST_RESPONSE = 0.2  # d ln step / d ln (1 / factor) below which a step says nothing of kernels
 NEAR = 0.9  # the factor at which the response is asked
 CLOSE, GOOD = 1e-5, 1e-3  # of the step time: what is aimed at, and what is taken
 MOST_STEPS = 12  # simulations; two or three are usual
+Measure = Literal["step_seconds", "mfu", "tokens_per_second"]
 LOOK_SLOWER = "the batch, the attention kernel, launch-bound kernels, the network and the offload of the scenario"
 LOOK_FASTER = "the GPU, the model, the batch and the recomputation of the scenario"
 
@@ -36,13 +38,30 @@ class StepFit(NamedTuple):
     response: float
 
 
-def seconds_of(scenario: Scenario, mfu: float | None, tokens_per_second: float | None) -> float:
-    """The step of a scenario that has this MFU, or makes so many tokens a second on all GPUs together."""
+def measured_step(scenario: Scenario, measure: Measure, value: float, remark: str = "") -> Compute:
+    """The factor that a measured step tells, with how it was found as its source."""
+    seconds = seconds_of(scenario, measure, value)
+    found = fit_step(scenario, seconds, "")
+    said = {
+        "step_seconds": "",
+        "mfu": f"MFU {show_share(value)}, ",
+        "tokens_per_second": f"{show_count(value)} tokens/s, ",
+    }
+    took, usual = show_seconds(seconds), show_seconds(found.usual_seconds)
+    source = f"{PurePath(scenario.source).name}: {said[measure]}a step of {took} measured, {usual} by the catalogue"
+    return found.entry._replace(source="; ".join(filter(None, (source, remark))))
+
+
+def seconds_of(scenario: Scenario, measure: Measure, value: float) -> float:
+    """The step of which so much was measured: `mfu`, or `tokens_per_second` of all GPUs together."""
     known = facts(scenario)
-    if tokens_per_second is not None:
-        return known.tokens / tokens_per_second
-    assert mfu is not None
-    return known.model_flops / known.peak_flops / mfu
+    match measure:
+        case "mfu":
+            return known.model_flops / known.peak_flops / value
+        case "tokens_per_second":
+            return known.tokens / value
+        case "step_seconds":
+            return value
 
 
 def fit_step(scenario: Scenario, seconds: float, source: str) -> StepFit:

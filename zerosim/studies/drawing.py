@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zerosim import catalog
 from zerosim.report.machine import Machine, Part, Server, Wire
 from zerosim.report.machine_heat import Busy, percent, placed
 from zerosim.simulation import Simulation
@@ -21,6 +20,7 @@ from zerosim.spec.topology import Topology
 from zerosim.spec.topology_facts import in_a_line, said
 from zerosim.studies.drawing_network import Network
 from zerosim.studies.drawing_switches import switches_and_cables
+from zerosim.studies.machine.kinds import known_ports
 from zerosim.units import show_rate, show_seconds, show_size
 from zerosim.views.utilization import ResourceUse, utilization
 
@@ -139,7 +139,7 @@ def _part(device: Device, ports: Mapping[str, float], mark: int | None) -> Part:
     about = (
         model if device.kind in NAMED else f"{device.kind.upper()}, {size}" if figures is None else said(device, rate)
     )
-    return Part(device.name, device.kind, model, size, about, mark, device.compute)
+    return Part(device.name, device.kind, model, size, about, mark, device.compute, rate)
 
 
 def _wires(node: Node) -> Iterator[Wire]:
@@ -167,8 +167,7 @@ def _word(link: Link, figures: object, paired: bool) -> str:
 
 def _lanes(link: Link, gpu: Gpu) -> int:
     """How many of a GPU's NVLinks are in a link; 0 where its rate is no whole number of them."""
-    name = next((name for name, known in catalog.gpus().items() if known.name == gpu.name), None)
-    ports = catalog.gpu_ports(name) if name is not None else catalog.GpuPorts()
+    ports = known_ports(gpu)
     if not ports.nvlink_links or not ports.nvlink_bandwidth:
         return 0
     lanes = link.bandwidth / (ports.nvlink_bandwidth / ports.nvlink_links)

@@ -12,6 +12,7 @@ from zerosim.studies.drawing_network import Network
 from zerosim.units import show_rate
 
 WORDS = {"leaf": "leaf switch", "spine": "spine switch", "nvswitch": "NVSwitch"}
+CORE = "core switch"  # a spine above spines
 DIRECT = "no switch: cables from node to node"
 Kind = Literal["leaf", "spine", "nvswitch"]
 KINDS: Mapping[str, Kind] = {"leaf": "leaf", "spine": "spine", "nvswitch": "nvswitch"}
@@ -103,7 +104,8 @@ def _told(network: Network, names: Sequence[str]) -> Switches:
     """How many, what hangs on each, and what goes up from it."""
     name, several = names[0], len(names) > 1
     kind, level = network.kinds[name], network.levels[name]
-    said = [f"{len(names):,} {WORDS.get(kind, kind)}{'es' * several}"]
+    word = CORE if kind == "spine" and level > 2 else WORDS.get(kind, kind)
+    said = [f"{len(names):,} {word}{'es' * several}"]
     hosts = network.nodes_on(name) if level == 1 else 0
     if hosts:
         said.append(f"{hosts:,} node{'s' * (hosts > 1)} on {'each' if several else 'it'}")

@@ -27,7 +27,7 @@ from zerosim.studies.requirement import least_rate
 from zerosim.views import Summary
 
 ERROR = "error"
-LARGEST_FIRST = ("stalls",)  # lists of a summary of which a row has the first
+LARGEST_FIRST = ("stalls", "waits")  # lists of a summary of which a row has the first
 CODED = ("findings",)  # lists of which it has the codes
 
 

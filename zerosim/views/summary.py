@@ -222,7 +222,7 @@ def _peak_at(timeline: Timeline, tier: TierMemory) -> PeakAt:
 
 def _classes(timeline: Timeline) -> Iterator[ClassSummary]:
     collective = [[op.number for op in step.ops if isinstance(op.work, Collective)] for step in timeline.steps]
-    for name, ranks, program in timeline.classes:
+    for name, ranks, program, _ in timeline.classes:
         spans = timeline.spans[name]
         waited = sum(spans[number].start - spans[number].ready for number in collective[program])
         yield ClassSummary(name, len(ranks), ranks[0], max((span.end for span in spans), default=0.0), waited, program)

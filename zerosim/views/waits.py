@@ -33,7 +33,9 @@ Cause = Literal["late", "slow"]
 class Wait:
     """Ranks of the class `waiting` wait `seconds` of a step for those of the class (or classes) `waited_for`.
 
-    They arrive `late` at `collectives` of them, or are `slow` there. `resource` is what they have less of.
+    They arrive `late` at `collectives` of them, of which the end of the step counts as one, or are `slow` there.
+    `resource` is what they have less of. `node`: the one of which they are, where these are several classes and all
+    that it has.
     """
 
     waiting: str
@@ -44,6 +46,7 @@ class Wait:
     collectives: int
     resource: str
     label: str
+    node: int | None = None
 
 
 class _Pair(NamedTuple):
@@ -78,9 +81,12 @@ def waits(timeline: Timeline) -> tuple[Wait, ...]:
             holders[id(demand)] = list(_held(demand, timeline.supply, {call.rank_class for call in calls}))
         span = timeline.spans[calls[0].rank_class][calls[0].op]
         for held in holders[id(demand)]:
-            begun = span.end - held.part * max(0.0, span.end - span.start - demand.latency)
+            flow = max(0.0, span.end - span.start - demand.latency)
+            begun = span.end - held.part * flow - held.filling * demand.filling
             for name in (name for name in held.waiting if programs[name] == programs[held.waited_for[0]]):
                 found[_Pair(name, held.waited_for, "slow")].add(begun, span.end, held.resource)
+    for pair, start in _ends(timeline, programs):
+        found[pair].add(start, timeline.makespan)
     told = [_wait(timeline, pair, times) for pair, times in found.items()]
     largest = sorted(told, key=lambda wait: (-wait.seconds, wait.waiting, wait.waited_for, wait.cause))
     return tuple(wait for wait in largest if wait.seconds > NOISE * timeline.makespan)
@@ -97,7 +103,14 @@ def _wait(timeline: Timeline, pair: _Pair, times: _Times) -> Wait:
         collectives=len(times.pairs),
         resource=resource,
         label=timeline.supply.labels.get(resource, resource),
+        node=_whole_node(timeline, pair.waited_for),
     )
+
+
+def _whole_node(timeline: Timeline, names: Sequence[str]) -> int | None:
+    own = {host for each in timeline.classes if each.name in names for host in each.hosts}
+    others = {host for each in timeline.classes if each.name not in names for host in each.hosts}
+    return min(own) if len(names) > 1 and len(own) == 1 and not own & others else None
 
 
 def _computing(timeline: Timeline, name: str) -> Intervals:
@@ -120,26 +133,47 @@ def _arrivals(
             yield _Pair(name, (last,), "late"), span.ready, span.start
 
 
+def _ends(timeline: Timeline, programs: Mapping[str, int]) -> Iterator[tuple[_Pair, float]]:
+    """Those who have done their step before the last of the same program, and since when."""
+    ended = {name: max((span.end for span in spans), default=0.0) for name, spans in timeline.spans.items()}
+    for program in dict.fromkeys(programs.values()):
+        alike = [name for name, own in programs.items() if own == program]
+        last = max(alike, key=ended.__getitem__)
+        yield from ((_Pair(name, (last,), "late"), ended[name]) for name in alike if ended[name] < ended[last])
+
+
 def _slower(timeline: Timeline, pair: _Pair) -> str:
-    """What limited the ops of the late class that took longer there, most of all."""
+    """What limited the ops of the late class that took longer there, most of all; nothing where it waited itself."""
     longer: defaultdict[str, float] = defaultdict(float)
+    names = (pair.waiting, *pair.waited_for)
     for op in timeline.program(pair.waiting).ops:
-        if not isinstance(op.work, Collective):
-            one, other = (timeline.spans[name][op.number] for name in (pair.waiting, *pair.waited_for))
+        together = len({id(timeline.demands[name][op.number]) for name in names}) == 1
+        if not (together and isinstance(op.work, Collective)):
+            one, other = (timeline.spans[name][op.number] for name in names)
             longer[other.bottleneck] += (other.end - other.start) - (one.end - one.start)
-    return max(longer, key=longer.__getitem__, default="")
+    most = max(longer, key=longer.__getitem__, default="")
+    return most if longer[most] > NOISE * timeline.makespan else ""
 
 
 # --- slow ------------------------------------------------------------------------------------------------------------
 
 
 class _Held(NamedTuple):
-    """The part of a collective's time for which `waiting` wait because of a resource of those `waited_for`."""
+    """The parts of a collective's flow, and of the filling of its way, for which `waiting` wait because of a resource
+    of those `waited_for`."""
 
     waiting: tuple[str, ...]
     waited_for: tuple[str, ...]
     resource: str
     part: float
+    filling: float
+
+
+def _class_of(owner: str, classes: set[str]) -> str:
+    """The class whose a resource is: also where stages share it, as `stages 0-3 of pipeline 2`."""
+    pipelines = owner.partition(" of ")[2]
+    sharers = (name for name in classes if pipelines and name.partition(" of ")[2] == pipelines)
+    return owner if owner in classes else min(sharers, default="")
 
 
 def _held(demand: Demand, supply: Supply, classes: set[str]) -> Iterator[_Held]:
@@ -147,15 +181,17 @@ def _held(demand: Demand, supply: Supply, classes: set[str]) -> Iterator[_Held]:
     such as two classes of GPUs of one node with its port."""
     busy: dict[str, tuple[float, str]] = {}  # by class: its slowest resource
     for use in demand.uses:
-        owner = supply.owners.get(use.resource, "")
+        owner = _class_of(supply.owners.get(use.resource, ""), classes)
         seconds = use.amount / (supply.rates[use.resource] * use.efficiency)
-        if owner in classes:
+        if owner:
             busy[owner] = max(busy.get(owner, (0.0, "")), (seconds, use.resource))
     order = sorted(busy, key=lambda name: (-busy[name][0], name))
     since = 0
     for place, (name, following) in enumerate(pairwise(order), start=1):
         longer = busy[name][0] - busy[following][0]
         if longer > NOISE * busy[name][0]:
-            alike = tuple(order[since:place])
-            yield _Held(tuple(order[place:]), alike, busy[alike[0]][1], longer / busy[order[0]][0])
+            alike = tuple(sorted(order[since:place]))
+            before, after = (busy[each][0] / busy[order[0]][0] for each in (name, following))
+            filling = before**0.5 - after**0.5  # it grows with the square root of the flow
+            yield _Held(tuple(order[place:]), alike, busy[alike[0]][1], before - after, filling)
             since = place

@@ -16,8 +16,7 @@ from zerosim.catalog import recognise
 from zerosim.catalog.recognise import Platform, Product
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.importers.nvlinks import MOST_LINKS, alike, links_of
-from zerosim.spec.importers.seen import Seen, SeenGpu
-from zerosim.spec.importers.slots import GENERATIONS
+from zerosim.spec.importers.seen import GENERATIONS, Seen, SeenGpu
 
 PLAIN_GPU = "a100_pcie_80"  # as everywhere in zerosim, what is not known of a GPU is as on an A100
 BY_SLOT = {8.0: "v100_sxm2_32", 16.0: "a100_sxm_80", 32.0: "h100_sxm", 64.0: "b300_sxm"}  # of servers, by GT/s

@@ -13,8 +13,8 @@ from zerosim import catalog
 from zerosim.catalog.recognise import Platform, Product
 from zerosim.spec.importers.cards import Cards, cards, platform_of
 from zerosim.spec.importers.nvlinks import Nvlink, nvlink
-from zerosim.spec.importers.seen import Seen, SeenSwitch, Slot
-from zerosim.spec.importers.slots import GENERATIONS, generation, plain_slot, slot_rate
+from zerosim.spec.importers.seen import GENERATIONS, Seen, SeenSwitch, Slot
+from zerosim.spec.importers.slots import generation, plain_slot, slot_rate
 from zerosim.spec.importers.surroundings import Cpu, Port, cpus, port
 from zerosim.units import show_rate
 

@@ -14,15 +14,13 @@ from typing import NamedTuple
 
 from zerosim.errors import InputError, Problem
 from zerosim.spec.importers.nccl_nvlinks import nvlinks
-from zerosim.spec.importers.seen import Seen, SeenGpu, SeenNic, SeenSocket, SeenSwitch, Slot
+from zerosim.spec.importers.seen import GENERATIONS, MELLANOX, Seen, SeenGpu, SeenNic, SeenSocket, SeenSwitch, Slot
 from zerosim.spec.importers.xml_tree import Element, read_xml, whole_number
 
 TOOL = "NCCL topology XML"
 GPU_CLASSES = ("0x0302", "0x0300", "0x0380", "0x1200")
 NIC_CLASSES = ("0x0207", "0x0200", "0x0280", "0x0208")
 GPU_VENDORS = ("", "0x10de", "0x1002")
-SPEEDS = (2.5, 5.0, 8.0, 16.0, 32.0, 64.0)  # GT/s of PCIe 1 to 6
-MELLANOX = "0x15b3"
 MEGABIT = 1e6 / 8
 SLOWEST, FASTEST = 10, 10_000_000  # Mb/s; what is beyond, or negative, is no speed
 MEGABYTE = 1e6
@@ -159,7 +157,7 @@ class _Reader:
         speed = re.match(r"(\d+(?:\.\d+)?)\s*(?:GT/s)?", pci.get("link_speed"))
         lanes = whole_number(pci, "link_width", 0)
         transfers = float(speed[1]) if speed else 0.0
-        return Slot(transfers if transfers in SPEEDS else 0.0, lanes if lanes in (1, 2, 4, 8, 16) else 0)
+        return Slot(transfers if transfers in GENERATIONS else 0.0, lanes if lanes in (1, 2, 4, 8, 16) else 0)
 
     # --- switches ---
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # of PCIe, by GT/s
+MELLANOX = "0x15b3"  # PCI vendor
 MOST_TOLD = 64  # NVLinks between two devices; what is more is no number of them
 
 

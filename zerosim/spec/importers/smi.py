@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from zerosim.errors import InputError, Problem
 from zerosim.spec.importers.plain_text import EXPECTED
 from zerosim.spec.importers.seen import MOST_TOLD, Seen, SeenGpu, SeenNic, SeenSocket, SeenSwitch
+from zerosim.spec.importers.smi_listings import parts, products_of
 from zerosim.spec.importers.smi_table import Table, tables
 
 TOOL = "nvidia-smi topo -m"
 NEAREST = ("X", "PIX", "PSB", "PXB", "PHB", "NODE", "SYS")
 ONE_SWITCH, ONE_TREE, ONE_NODE = frozenset({"PIX", "PSB"}), frozenset({"PIX", "PSB", "PXB"}), frozenset(NEAREST[1:6])
-_LISTED = (
-    re.compile(r"^\W*GPU\s+(\d{1,6})\s*:\s*(.+?)\s*(?:\(UUID|$)", re.MULTILINE),  # nvidia-smi -L
-    re.compile(r"^\s*(\d{1,6})\s*,\s*((?:NVIDIA|Tesla|GeForce|Quadro|TITAN)[^,\n]*)", re.MULTILINE),  # --query-gpu
-    re.compile(r"^\s*(\d{1,6})\s+((?:NVIDIA|Tesla|GeForce|Quadro|TITAN)\b.*?)(?:\s{2,}|\s+(?:On|Off)\b)", re.MULTILINE),
-)
-
 MOST_CORES = 10_000  # logical ones of a server; a greater number is no core
-_VGPU = re.compile(r"-\d+(?:-\d+)?[ABCQ]$")  # A100D-40C, A10-24Q, H100XM-80C
-_MIG = re.compile(r"\bMIG \d+g\.\d+gb")
 
 
 def read_smi(text: str, source: str) -> Seen | None:
@@ -45,32 +38,14 @@ def read_smi(text: str, source: str) -> Seen | None:
     if any(other.cells != linked[0].cells for other in linked[1:]):
         machine.remarks.append("the text holds several matrices; the first one was taken")
     peers = next((table for table in found if table.of_peers), None)
-    products = _products(rest)
-    machine.remarks += _parts(products, rest)
+    products = products_of(rest)
+    machine.remarks += parts(products, rest)
     return machine.seen(products, rest, _p2p(peers, machine.remarks))
 
 
 def foreign_words(text: str) -> tuple[str, ...]:
     """Cells that only another tool writes."""
     return tuple(dict.fromkeys(word for table in tables(text)[0] for word in table.foreign))
-
-
-def _products(rest: str) -> dict[int, str]:
-    """The product names that other listings of nvidia-smi in the same text give, by GPU."""
-    found: dict[int, str] = {}
-    for listing in _LISTED:
-        for hit in listing.finditer(rest):
-            found.setdefault(int(hit[1]), hit[2].strip())
-    return found
-
-
-def _parts(products: Mapping[int, str], rest: str) -> Iterator[str]:
-    """GPUs of which the text shows a part."""
-    slices = [f"{name} (GPU {gpu})" for gpu, name in products.items() if _VGPU.search(name)]
-    if slices:
-        yield f"vGPU of a whole GPU: {', '.join(slices)}; taken as the whole"
-    if _MIG.search(rest):
-        yield "GPUs divided by MIG are taken as whole ones; their parts have no NVLink and no peers"
 
 
 def _p2p(peers: Table | None, remarks: list[str]) -> bool | None:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from zerosim import catalog
 from zerosim.catalog import recognise
 from zerosim.catalog.recognise import Platform, Product
-from zerosim.spec.importers.seen import SeenNic, SeenSocket
+from zerosim.spec.importers.seen import MELLANOX, SeenNic, SeenSocket
 from zerosim.units import show_rate
 
+STANDARD = ("infiniband", "omnipath")  # at the rates of their standards alone
 SLOW_ETHERNET = 25e9 / 8  # bytes/s; a faster one that is used for training is most often RoCE
-MELLANOX = "0x15b3"
 
 
 class Port(NamedTuple):
@@ -28,14 +28,13 @@ class Port(NamedTuple):
 
 
 class Cpu(NamedTuple):
-    """A NUMA node as a socket; `share` is what it has of a socket's memory."""
+    """A NUMA node as a socket, with what it has of a socket's memory."""
 
     device: str
     cores: int
     dram_bytes: float
     dram_rate: float
     note: str
-    share: float = 1.0
 
 
 # --- ports ---
@@ -69,11 +68,24 @@ def _port(nic: SeenNic, product: Product, platform: Platform | None, each: int) 
         return Port(sold, kind, rate, _both(why, f"assumed: {show_rate(rate, bits=True)}, usual with {whose} (R)"))
     most = SLOW_ETHERNET if kind == "ethernet" else max(n.bandwidth for n in catalog.nics().values() if n.kind == kind)
     rate = min(usual.bandwidth, most)
+    said = f"assumed: {show_rate(rate, bits=True)}, usual with {whose} (R)"
     if each > 1 and not platform:
-        said = f"{show_rate(rate, bits=True)}, usual with {whose} (R), over {each} ports a GPU"
-        return Port("", kind, rate / each, _both(why, f"assumed: {said}"))
+        return _made(Port("", kind, rate / each, why), nic, f"{said}, over {each} ports a GPU")
     named = platform.nic if platform and kind == usual.kind else ""
-    return Port(named, kind, rate, _both(why, f"assumed: {show_rate(rate, bits=True)}, usual with {whose} (R)"))
+    return _made(Port(named, kind, rate, why), nic, said)
+
+
+def _made(found: Port, nic: SeenNic, said: str) -> Port:
+    """A port of an assumed rate as such ports are made: where there is no InfiniBand of the rate it is RoCE, unless the
+    text tells that it is InfiniBand."""
+    rates = sorted(each.bandwidth for each in catalog.nics().values() if each.kind == found.kind)
+    if found.kind not in STANDARD or found.rate in rates:
+        return found._replace(note=_both(found.note, said))
+    missing = f"as {found.kind} has no {show_rate(found.rate, bits=True)}"
+    if found.kind == "infiniband" and not nic.infiniband:
+        return found._replace(kind="roce", note=f"assumed: roce, {missing}; {said}")
+    rate = next((rate for rate in rates if rate > found.rate), rates[-1])
+    return found._replace(rate=rate, note=f"assumed: {show_rate(rate, bits=True)}, {missing}")
 
 
 def _kind(nic: SeenNic, usual: str) -> tuple[str, str]:
@@ -117,4 +129,4 @@ def _cpu(socket: SeenSocket, nodes: int, product: Product) -> Cpu:
         why += f"; one of {nodes} NUMA nodes, assumed to be of two sockets"
     entry = catalog.sockets()[device]
     cores = socket.cores or max(1, round(entry.figures.cores * share))
-    return Cpu(device, cores, around.dram_bytes * share, entry.dram_bandwidth * share, why, share)
+    return Cpu(device, cores, around.dram_bytes * share, entry.dram_bandwidth * share, why)

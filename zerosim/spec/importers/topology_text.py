@@ -1,17 +1,14 @@
 """The topology YAML of a machine that was seen, with a comment wherever a figure had to be assumed.
 
-Rule: only what a topology file may say, and how it is laid out; figures and reasons come from the draft.
+Rule: only what a topology file may say; figures and reasons come from the draft, how lines look is in `yaml_lines`.
 """
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
-
-import yaml
+from collections.abc import Iterator
+from typing import Any
 
 from zerosim import catalog
 from zerosim.catalog import recognise
@@ -20,18 +17,11 @@ from zerosim.spec.importers.nvlinks import Nvlink
 from zerosim.spec.importers.seen import SeenSwitch, switched
 from zerosim.spec.importers.slots import generation, slot_rate
 from zerosim.spec.importers.surroundings import Cpu, Port
+from zerosim.spec.importers.yaml_lines import WIDTH, Line, comment, flow, item, mapping, plain, scalar, shown
 from zerosim.units import show_rate, show_size
 
-WIDTH = 120
 NO_DRIVES = "{device: nvme_gen4_enterprise, socket: 0, count: 4, capacity: 3.84 TB}"
 HEAD = "What the text does not say is marked assumed; (E) exact, (A) approximate, (R) recalled, (D) derived figures."
-
-
-class Line(NamedTuple):
-    """A line of YAML and what is to say of it."""
-
-    text: str
-    note: str = ""
 
 
 def written(draft: Draft, name: str) -> str:
@@ -44,72 +34,7 @@ def written(draft: Draft, name: str) -> str:
         HEAD,
         *(f"Note: {said}." for said in draft.remarks),
     ]
-    return "".join([*(line for said in head for line in _comment(said, "")), *map(_shown, lines)])
-
-
-def scalar(text: str) -> str:
-    """A text as YAML reads it back."""
-    try:
-        plain = text.isprintable() and yaml.safe_load(text) == text and not set(text) & set("#:{}[],&*!|>'\"%@`")
-    except yaml.YAMLError:
-        plain = False
-    return text if plain else json.dumps(text, ensure_ascii=True)
-
-
-def _shown(line: Line) -> str:
-    """The note behind the line, or above it where there is no room."""
-    whole = f"{line.text}  # {_printable(line.note)}" if line.note else line.text
-    if len(whole) <= WIDTH:
-        return f"{whole}\n"
-    indent = line.text[: len(line.text) - len(line.text.lstrip())]
-    return "".join([*_comment(line.note, indent), f"{line.text}\n"])
-
-
-def _comment(text: str, indent: str) -> Iterator[str]:
-    for part in textwrap.wrap(_printable(text), WIDTH - len(indent) - 2, break_long_words=False):
-        yield f"{indent}# {part}\n"
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _flow(pairs: Mapping[str, Any]) -> str:
-    """A mapping in one line; what is empty is left out."""
-    return (
-        "{" + ", ".join(f"{key}: {_inner(value)}" for key, value in pairs.items() if value not in ("", (), None)) + "}"
-    )
-
-
-def _inner(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _flow(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_inner, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
-def _mapping(key: str, pairs: Mapping[str, Any], note: str) -> Iterator[Line]:
-    """A section of a node in one line, or in one line a key where that is too long."""
-    line = f"  {key}: {_flow(pairs)}"
-    if len(line) <= WIDTH:
-        yield Line(line, note)
-        return
-    yield Line(f"  {key}:", note)
-    yield from (Line(f"    {name}: {_inner(value)}") for name, value in pairs.items())
-
-
-def _item(indent: str, pairs: Mapping[str, Any], note: str) -> Iterator[Line]:
-    """An entry of a list, in one line or in one line a key."""
-    line = f"{indent}- {_flow(pairs)}"
-    if len(line) <= WIDTH:
-        yield Line(line, note)
-        return
-    held = [(key, value) for key, value in pairs.items() if value not in ("", (), None)]
-    for index, (key, value) in enumerate(held):
-        yield Line(f"{indent}{'  ' if index else '- '}{key}: {_inner(value)}", "" if index else note)
+    return "".join([*(line for said in head for line in comment(said, "")), *map(shown, lines)])
 
 
 class _Writer:
@@ -142,7 +67,7 @@ class _Writer:
             keys["p2p"] = told
         if self.draft.nvlink.kind == "none" and len(self.draft.seen.gpus) > 1 and not keys.get("p2p", usual):
             note += f"; peers copy through host memory, as {'topo -p2p' if told is False else 'the catalogue'} says"
-        yield from _mapping("gpus", keys, note)
+        yield from mapping("gpus", keys, note)
 
     def _c2c(self, told: float) -> Line:
         """As the text says, where that can be."""
@@ -195,11 +120,11 @@ class _Writer:
         slower = rate and rate < self.draft.rate / 2
         note = f"{switch.slot.transfers:g} GT/s x{switch.slot.lanes or 16}, as the text says" if slower else ""
         if not switch.switches:
-            yield from _item(indent, keys, note)
+            yield from item(indent, keys, note)
             return
         held = [(key, value) for key, value in keys.items() if value not in ("", ())] or [("gpus", [])]
         for index, (key, value) in enumerate(held):
-            yield Line(f"{indent}{'- ' if index == 0 else '  '}{key}: {_inner(value)}", note if key == "uplink" else "")
+            yield Line(f"{indent}{'- ' if index == 0 else '  '}{key}: {plain(value)}", note if key == "uplink" else "")
         yield Line(f"{indent}  switches:")
         for below in switch.switches:
             yield from self._switch(below, f"{indent}    ", inner=True)
@@ -219,7 +144,7 @@ class _Writer:
                 gpus = [n for n, gpu in enumerate(self.draft.seen.gpus) if gpu.socket == index and n not in on_gpus]
                 nics = [n for n, nic in enumerate(self.draft.seen.nics) if nic.socket == index and n not in on_nics]
                 keys |= {"gpus": tuple(gpus), "nics": tuple(nics)}
-            yield from _item("    ", keys, self._of_socket(index, cpu))
+            yield from item("    ", keys, self._of_socket(index, cpu))
 
     def _of_socket(self, index: int, cpu: Cpu) -> str:
         name = self.draft.seen.sockets[index].name
@@ -247,7 +172,7 @@ class _Writer:
         yield from (Line(f"    {key}") for key in keys.split(", "))
         yield Line("    unlike:")
         for other, indices in others.items():
-            yield Line(f"      - {{nics: {_inner(indices)}, {other}}}", ports[indices[0]].note)
+            yield Line(f"      - {{nics: {plain(indices)}, {other}}}", ports[indices[0]].note)
 
     def _names(self) -> str:
         names = [nic.name for nic in self.draft.seen.nics]
@@ -280,7 +205,7 @@ class _Writer:
             own = {**self._other_card(index), **self._fewer_links(index), **self._slower_slot(index)}
             if own:
                 places = (f'"{host}.{index}"' for host in range(self.draft.nodes))
-                lines += [Line(f"  - {_flow({'gpu': place, **own})}") for place in places]
+                lines += [Line(f"  - {flow({'gpu': place, **own})}") for place in places]
         return [Line("overrides:"), *lines] if lines else []
 
     def _other_card(self, index: int) -> dict[str, Any]:

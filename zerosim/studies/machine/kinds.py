@@ -118,7 +118,7 @@ def port_of(device: Device) -> Nic:
 
 def known_ports(gpu: Gpu) -> GpuPorts:
     """What leaves a GPU of that name; nothing where the catalogue does not have it."""
-    name = next((key for key, known in catalog.gpus().items() if known.name == gpu.name), None)
+    name = catalog.gpu_called(gpu.name)
     return GpuPorts() if name is None else catalog.gpu_ports(name)
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from zerosim.costs.island import carries
+from zerosim.costs.links import in_a_ring
 from zerosim.errors import Finding
 from zerosim.report.words import counted
 from zerosim.spec.node import Node
@@ -121,8 +121,8 @@ def _between_sockets(kind: Kind) -> Iterator[Finding]:
     if len(ends) < 2 or len(kind.domains) == 1 or not all(gpu_of(gpu).p2p for gpu in kind.node.gpus):
         return
     links = [link for end in ends for link in kind.machine.links_out(kind.host, end) if link.kind == "socket"]
-    given = min(map(carries, links), default=0.0)
-    asked = carries(next(iter(kind.ways.values()))[0])
+    given = min(map(in_a_ring, links), default=0.0)
+    asked = in_a_ring(next(iter(kind.ways.values()))[0])
     if given and asked > WORTH_TELLING * given:
         yield Finding(
             code="socket-link",

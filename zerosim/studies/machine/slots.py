@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zerosim import catalog
 from zerosim.catalog import constant, constants
-from zerosim.costs.site import link_key, peer_efficiency
+from zerosim.costs.links import link_key, peer_efficiency
 from zerosim.errors import Finding
 from zerosim.report.words import counted
 from zerosim.spec.topology import Link
