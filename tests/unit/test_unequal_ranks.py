@@ -4,6 +4,7 @@ behind each PCIe 4 switch; ports give 0.9 of their rate here: 22.5 GB/s each, 18
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -426,3 +427,25 @@ def test_memory_of_a_node_is_that_of_the_fullest() -> None:
     assert few == pytest.approx(
         32 / 28 * states(), rel=1e-6
     )  # a 28th for each rank instead of a 32nd, and eight of them
+
+
+def test_everyone_else_who_waits_for_a_node_of_two_classes_is_told_in_two_words() -> None:
+    """Nodes of two pairs on switches, one port each: the slow node is two classes, and five others wait for it."""
+    node = {
+        "count": 3,
+        "gpus": {"device": "l40s", "count": 4},
+        "nvlink": {"kind": "none"},
+        "pcie": {"switches": [{"gpus": [0, 1], "socket": 0}, {"gpus": [2, 3], "nics": [0], "socket": 1}]},
+        "sockets": [{"device": "epyc_milan", "dram": {"capacity": "256 GB"}}] * 2,
+        "nics": {"count": 1, "bandwidth": "100 Gbps", "kind": "roce"},
+    }
+    overrides = [{"node": 2, "nics": {"bandwidth": "25 Gbps"}}, {"gpu": "1.0", "compute": 0.5}]
+    asked = {
+        "topology": {"name": "own", "node": node, "overrides": overrides},
+        "model": {"parameters": 1e8},
+        "training": {"sequence_length": 128, "micro_batch_size": 1, "precision": "bf16"},
+        "strategy": {"deepspeed": {"zero_optimization": {"stage": 2}}},
+    }
+    summary = simulate(from_mapping(asked)).summary()
+    assert len(summary.classes) == 7
+    assert re.search(r"all others: [\d.]+ m?s of waiting for node 2, ", " ".join(render(summary).split()))
