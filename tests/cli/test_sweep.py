@@ -144,7 +144,7 @@ def test_a_sweep_that_was_ended_goes_on_and_comes_to_the_same_bytes(tmp_path: Pa
         others = children(process)
         process.send_signal(end)
         said = process.communicate(timeout=60)[1]
-    assert process.returncode == (130 if end == signal.SIGINT else -end)
+    assert process.returncode in ((130, -end) if end == signal.SIGINT else (-end,))  # a shell shows both as 130
     assert b"Traceback" not in said
     until = time.monotonic() + 60
     while any(map(alive, others)):  # they end with what they are at
