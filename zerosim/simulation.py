@@ -108,7 +108,7 @@ def facts(
 
 def _peak_flops(scenario: Scenario) -> float:
     """Mean over the ranks, dense, at the training dtype; a GPU without that dtype computes in fp32."""
-    topology, precision = scenario.topology, scenario.training.precision
+    topology, precision = scenario.topology, scenario.training.arithmetic
     total = 0.0
     for ranks in topology.rank_classes():
         gpu = topology.gpus[ranks[0]]

@@ -24,7 +24,7 @@ CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv", "exchange",
 ]  # fmt: skip
 DTYPE_BYTES: Mapping[str, int] = {
-    "fp64": 8, "fp32": 4, "int64": 8, "int32": 4, "fp16": 2, "bf16": 2, "int8": 1, "uint8": 1,
+    "fp64": 8, "fp32": 4, "tf32": 4, "int64": 8, "int32": 4, "fp16": 2, "bf16": 2, "int8": 1, "uint8": 1,
 }  # fmt: skip
 
 HOST_STREAM = "host"
@@ -52,7 +52,8 @@ class Matmul(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """A fused (flash) attention kernel over `batch` sequences; `backward` recomputes the scores."""
+    """A fused (flash) attention kernel over `batch` sequences; `backward` recomputes the scores. `kernel`: which
+    generation of it."""
 
     batch: int
     heads: int
@@ -62,6 +63,7 @@ class Attention(NamedTuple):
     causal: bool
     backward: bool
     dtype: str
+    kernel: Literal["flash1", "flash", "flash3"] = "flash"
 
     @property
     def flops(self) -> float:
@@ -136,12 +138,13 @@ Work = Matmul | Attention | Pass | Collective | Transfer | HostCompute
 class HostCalls(NamedTuple):
     """What the host does to issue an op, counted; the cost model says what each costs."""
 
-    kernels: int = 0  # kernel launches (an autograd or framework op each)
+    kernels: int = 0  # kernel launches of a loop over tensors: a framework op each
     collectives: int = 0  # calls into the communication library
     gradient_hooks: int = 0  # post-accumulate-grad hooks
     module_hooks: int = 0  # pre- and post-hooks of stage 3 and FSDP
     hook_parameters: int = 0  # parameters looked at in those
     reads: int = 0  # device-to-host scalar reads (`.item()`), beside the waiting
+    model_kernels: int = 0  # kernel launches of the model: a module or function of it, recorded for the backward
 
 
 NO_CALLS = HostCalls()

@@ -101,6 +101,7 @@ RATE = Dimension("a rate", "25 GB/s", _RATE)
 SECONDS = Dimension("a time", "5 us", _TIME)
 COUNT = Dimension("a count", "500m", _COUNT)
 FLOPS = Dimension("a compute rate", "312 TFLOP/s", _FLOPS)
+POWER = Dimension("a power", "500 W", {"W": 1.0, "kW": 1e3})
 SHARE = Dimension("a share", "10 %", {"%": 0.01})
 
 
@@ -127,6 +128,11 @@ def parse_count(given: object) -> float:
 def parse_flops(given: object) -> float:
     """FLOP per second: "312 TFLOPS"."""
     return FLOPS.parse(given)
+
+
+def parse_power(given: object) -> float:
+    """Watts: "500 W"."""
+    return POWER.parse(given)
 
 
 def parse_share(given: object) -> float:

@@ -43,7 +43,7 @@ trainings = st.builds(
     sequence_length=st.just(4),
     gradient_accumulation_steps=st.integers(1, 5),
     precision=st.sampled_from(("fp32", "fp16", "bf16")),
-    activation_checkpointing=st.sampled_from(("none", "full")),
+    activation_checkpointing=st.sampled_from(("none", "alternate", "operators", "full")),
     reentrant=st.booleans(),
 )
 dtypes = st.sampled_from((None, "fp32", "bf16", "fp16"))

@@ -41,7 +41,7 @@ trainings = st.builds(
     toy_training,
     gradient_accumulation_steps=st.integers(1, 3),
     precision=st.sampled_from(("fp32", "fp16", "bf16")),
-    activation_checkpointing=st.sampled_from(("none", "full")),
+    activation_checkpointing=st.sampled_from(("none", "alternate", "operators", "full")),
     reentrant=st.booleans(),
 )
 optimizer_offloads = st.builds(

@@ -17,7 +17,7 @@ def test_constants_are_read_by_dotted_path() -> None:
     assert catalog.constant("gemm.tile_m") == 256
     assert catalog.constant("gemm.k0.sm90_plus") == 64
     assert catalog.constants("collectives.hop_us")["pcie5"] == 0.4
-    assert set(catalog.constants("gemm")) == {"tile_m", "tile_n", "t0_us", "efficiency"}
+    assert set(catalog.constants("gemm")) == {"tile_m", "tile_n", "t0_us", "efficiency", "sustained", "fp32"}
     assert catalog.described("copies.socket_link_eff").source == ("RTX6K", "NCCL")
 
 
@@ -104,8 +104,9 @@ def test_figures_of_a_gpu_are_plausible(name: str) -> None:
     assert gpu.peak_flops["fp32"] <= gpu.peak_flops["fp16"] <= 5e15
     assert gpu.peak_flops["fp16"] == gpu.peak_flops.get("bf16", gpu.peak_flops["fp16"])
     assert 10e9 < gpu.memory_bytes < 300e9
-    assert 0 < gpu.matmul_efficiency <= 1
-    assert gpu.architecture in catalog.constants("attention.forward")
+    assert 0 < gpu.sustained <= gpu.matmul_efficiency <= 1
+    assert 50 <= gpu.power <= 1500
+    assert gpu.architecture in catalog.constants("attention.flash.forward")
     assert gpu.architecture in catalog.constants("contention.channels")
     assert ports.pcie_generation in (0, 3, 4, 5, 6)
     assert ports.pcie_generation or ports.c2c_bandwidth

@@ -181,7 +181,7 @@ def test_any_two_of_three_batch_sizes_give_the_third(micro: int, steps: int, wor
     ("section", "optimizer"),
     [
         ({"type": "AdamW"}, Optimizer("AdamW", 8, 28, True)),
-        ({"type": "adam", "params": {"torch_adam": True}}, Optimizer("Adam", 8, 72, False, "torch")),
+        ({"type": "adam", "params": {"torch_adam": True}}, Optimizer("Adam", 8, 72, False, "torch", scratch_bytes=4)),
         ({"type": "Lion"}, Optimizer("Lion", 4, 20, True)),
         ({"type": "SGD", "params": {"momentum": 0.9}}, Optimizer("SGD", 4, 32, False, "torch")),
         ({"type": "SGD", "params": {"lr": 0.1}}, Optimizer("SGD", 0, 12, False, "torch")),

@@ -144,7 +144,7 @@ def test_bf16_optimizer_is_for_states_on_the_gpu() -> None:
     ("section", "expected"),
     [
         ({"type": "AdamW"}, Optimizer("AdamW", 8, 28, True, "deepspeed")),
-        ({"type": "Adam", "params": {"torch_adam": True}}, Optimizer("Adam", 8, 72, False, "torch")),
+        ({"type": "Adam", "params": {"torch_adam": True}}, Optimizer("Adam", 8, 72, False, "torch", scratch_bytes=4)),
         ({"type": "Lion"}, Optimizer("Lion", 4, 20, True, "deepspeed")),
         ({"type": "Adagrad"}, Optimizer("Adagrad", 4, 20, True, "deepspeed")),  # p g v read, p v written
         ({"type": "SGD"}, Optimizer("SGD", 0, 12, False, "torch")),

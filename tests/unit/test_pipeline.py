@@ -11,6 +11,7 @@ import pytest
 from tests.costs_machines import machine, switched
 from tests.engine_programs import Program, supply, takes
 from tests.programs import variant
+from tests.quick_host import quick_host
 from tests.toy import toy, toy_training
 from zerosim.costs import Priced, price
 from zerosim.engine import play
@@ -422,7 +423,8 @@ def test_one_stage_works_at_a_time() -> None:
 
 def test_a_step_is_the_work_of_all_stages_and_their_sends() -> None:
     """Of a host that takes no time; then a step of two micro-batches is twice one, but for the optimizer."""
-    timeline = simulate(question(training={"micro_batch_size": 64, "gradient_accumulation_steps": 1}))
+    with quick_host():
+        timeline = simulate(question(training={"micro_batch_size": 64, "gradient_accumulation_steps": 1}))
     last = timeline.spans["stage 0"]
     forth_and_back = max(
         span.end for op, span in zip(timeline.steps[0].ops, last, strict=True) if op.phase != "optimizer"
@@ -461,7 +463,8 @@ def test_a_slow_stage_slows_the_step_by_its_own_work() -> None:
             "overrides": [{"gpu": "0.1", "compute": 0.5}]}  # fmt: skip
     even = {**slow, "overrides": []}
     large = {"micro_batch_size": 64, "gradient_accumulation_steps": 1}
-    first, second = (simulate(question(2, topology=t, training=large)) for t in (even, slow))
+    with quick_host():
+        first, second = (simulate(question(2, topology=t, training=large)) for t in (even, slow))
     longer = [sum(end - start for start, end in busy(t, "stage 1")) for t in (first, second)]
     assert longer[1] > longer[0]
     assert second.makespan - first.makespan == pytest.approx(longer[1] - longer[0], rel=0.01)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.pipelines import IN_FLIGHT, SCHEDULES, blocks_of, by_hand, held, most, programs
 from tests.programs import variant
+from tests.quick_host import quick_host
 from tests.toy import toy
 from zerosim.report import svg, text
 from zerosim.report.bands import phases as bands_of
@@ -325,9 +326,11 @@ def question(schedule: str, **training: object) -> dict[str, object]:
 def test_a_pipeline_on_a_machine() -> None:
     """Near the formula: the last stage has the head, sends take time (1f1b waits for more of them than gpipe), the
     optimizer comes on top."""
-    naive, gpipe, one = (
-        simulate(from_mapping(question(schedule, gradient_accumulation_steps=8))).summary() for schedule in SCHEDULES
-    )
+    with quick_host():
+        naive, gpipe, one = (
+            simulate(from_mapping(question(schedule, gradient_accumulation_steps=8))).summary()
+            for schedule in SCHEDULES
+        )
     assert gpipe.step_seconds == pytest.approx(one.step_seconds, rel=0.05)
     assert naive.step_seconds / one.step_seconds == pytest.approx(4 * 8 / 11, rel=0.15)
     assert naive.tokens_per_second * naive.step_seconds == one.tokens_per_second * one.step_seconds

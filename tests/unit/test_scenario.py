@@ -156,7 +156,7 @@ def test_ddp() -> None:
     assert from_mapping(scenario.text).strategy == scenario.strategy
     assert from_mapping(question(strategy={"ddp": None})).strategy == Ddp()
     unfused = from_mapping(question(strategy={"ddp": {"optimizer": {"type": "AdamW", "fused": False}}}))
-    assert unfused.strategy.optimizer == Optimizer("AdamW", 8, 72, False, "torch")
+    assert unfused.strategy.optimizer == Optimizer("AdamW", 8, 72, False, "torch", scratch_bytes=4)
     assert from_mapping(unfused.text).strategy == unfused.strategy
 
 

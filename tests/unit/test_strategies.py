@@ -196,16 +196,17 @@ def test_a_llama_block_saves_what_was_measured() -> None:
     assert two - one == 18 * 16 * 64 + (2 + 2) * 16 * 64 + 8 * 16 * 128 + 4 * 4 * 16
 
 
-@pytest.mark.parametrize("direction", ["fwd", "bwd"])
-def test_logits_and_loss_take_10_bytes_a_token_and_word(direction: str) -> None:
-    """16-bit logits and fp32 log-softmax, saved, and an fp32 copy (forward) or gradient (backward)."""
+@pytest.mark.parametrize(("direction", "made"), [("fwd", 4), ("bwd", 8)])
+def test_logits_and_loss_take_10_and_14_bytes_a_token_and_word(direction: str, made: int) -> None:
+    """16-bit logits and fp32 log-softmax, saved; an fp32 copy (forward), or the gradients of the two (backward: torch
+    2.13's profiler sees 8 bytes a logit above what was saved)."""
     bare = toy()
     loss = Function("loss", "loss", outputs=512)
     model = replace(bare, root=replace(bare.root, body=(*bare.root.body, loss)))
     held = at(step_of(zero(2), model=model), name=f"loss {direction}")[0]
     others = 3 * SAVED_BY_A_BLOCK + SAVED_OUTSIDE
     assert held["saved activation"] - others == 6 * 16 * 512
-    assert held["kernel scratch"] == 4 * 16 * 512
+    assert held["kernel scratch"] == made * 16 * 512
 
 
 def test_model_flops_are_six_a_weight_and_token_and_full_scores() -> None:

@@ -416,5 +416,5 @@ def test_searches_that_have_no_column_are_listed(tmp_path: Path) -> None:
     points, searches = sheets(found, sweep(found))
     assert searches.columns == ["+900 % at", "step"]
     assert searches.lines[0][1][0] == "any"  # one node has no use for a network
-    assert searches.lines[1][1][0].endswith(" Gb/s")
+    assert searches.lines[1][1][0].endswith("b/s")
     assert points.columns == ["step", "tokens/s", "mfu", "overlap", "GPU peak", "slowdown"]

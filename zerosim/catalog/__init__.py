@@ -5,7 +5,7 @@ units (bytes/s, FLOP/s, bytes) and are cached; a constant keeps the unit in its 
 """
 
 from zerosim.catalog.data import UnknownNameError, sources
-from zerosim.catalog.figures import Constant, all_constants, constant, constants, described, using
+from zerosim.catalog.figures import Constant, all_constants, constant, constants, described, reading, using
 from zerosim.catalog.hardware import (
     GpuPorts,
     NicEntry,
@@ -46,6 +46,7 @@ __all__ = [
     "nic_kinds",
     "nics",
     "pcie_bandwidth",
+    "reading",
     "socket",
     "sockets",
     "sources",

@@ -26,6 +26,7 @@ class Constant(NamedTuple):
 
 
 _others: ContextVar[Mapping[str, float]] = ContextVar("others", default=MappingProxyType({}))
+_read: ContextVar[set[str] | None] = ContextVar("read", default=None)
 
 
 @contextmanager
@@ -43,9 +44,22 @@ def using(values: Mapping[str, float]) -> Iterator[None]:
         _others.reset(before)
 
 
+@contextmanager
+def reading() -> Iterator[set[str]]:
+    """Within it, the paths of the constants that are read, as they are read. Scoped as `using` is."""
+    paths: set[str] = set()
+    before = _read.set(paths)
+    try:
+        yield paths
+    finally:
+        _read.reset(before)
+
+
 def constant(path: str) -> float:
     """The number at a dotted path of costs.yaml: `constant("gemm.tile_m")`."""
-    others = _others.get()
+    others, read = _others.get(), _read.get()
+    if read is not None:
+        read.add(path)
     return others[path] if path in others else described(path).value
 
 
@@ -53,11 +67,31 @@ def constants(path: str) -> Mapping[str, float]:
     """The numbers right below a dotted path: `constants("collectives.hop_us")["nvlink"]`."""
     if path not in _groups():
         raise unknown("group of constants", path, sorted(_groups()))
-    others = _others.get()
+    others, read = _others.get(), _read.get()
     group = _groups()[path]
-    if not others:
-        return group
-    return MappingProxyType({name: others.get(f"{path}.{name}", value) for name, value in group.items()})
+    if others:
+        group = MappingProxyType({name: others.get(f"{path}.{name}", value) for name, value in group.items()})
+    return group if read is None else _Noted(path, group, read)
+
+
+class _Noted(Mapping[str, float]):
+    """A group of constants that notes which of them are read."""
+
+    def __init__(self, path: str, group: Mapping[str, float], read: set[str]) -> None:
+        self._path, self._group, self._read = path, group, read
+
+    def __getitem__(self, name: str) -> float:
+        self._read.add(f"{self._path}.{name}")
+        return self._group[name]
+
+    def __contains__(self, name: object) -> bool:  # whether it is there is no use of its value
+        return name in self._group
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._group)
+
+    def __len__(self) -> int:
+        return len(self._group)
 
 
 def described(path: str) -> Constant:

@@ -172,17 +172,19 @@ def drives() -> Mapping[str, Drive]:
 
 
 def _gpu(entry: Mapping[str, Any]) -> Gpu:
-    memory = entry["memory"]
+    memory, best = entry["memory"], entry.get("matmul", constant("gemm.efficiency"))
     return Gpu(
         name=entry["name"],
         sms=entry["sms"],
         peak_flops={dtype: rate * TFLOPS for dtype, rate in entry["peak_tflops"].items()},
-        matmul_efficiency=entry.get("matmul", constant("gemm.efficiency")),
+        matmul_efficiency=best,
+        sustained=entry.get("sustained", constant("gemm.sustained") * best),
         memory_bytes=memory["gib"] * GIB,
         memory_bandwidth=memory["gbs"] * GB,
         stream_efficiency=memory.get("copy", constant("memory.stream_efficiency")),
         architecture=entry["architecture"],
         p2p=entry.get("p2p", True),
+        power=entry.get("watts", 0.0),
         grade=entry["grade"],
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
+from zerosim.cli.ranging import Drawing, range_options
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def _scenario(path: str, changes: tuple[str, ...]) -> Scenario:
 @click.option(
     "--save-every", type=STEPS, default=500, metavar="STEPS", help="Steps between checkpoints; 500 by default."
 )
+@range_options
 def run(
     scenario: str,
     changes: tuple[str, ...],
@@ -57,12 +59,17 @@ def run(
     save_cost: bool,
     save_rate: str | None,
     save_every: int,
+    ranged: bool,
+    samples: int | None,
+    seed: int | None,
 ) -> None:
     """Play one step: how long, how much memory, what is exposed, why."""
     from zerosim.report import bars, text
+    from zerosim.report.ranges import render_range
     from zerosim.report.saving import render_saving
     from zerosim.simulation import simulate
 
+    drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
     summary = timeline.summary()
@@ -78,10 +85,13 @@ def run(
         files.write_text(Path(svg), picture.render(timeline, title=asked.title))
         click.echo(f"picture written to {svg}", err=True)
     saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
+    spread = drawing.sample(asked).as_json() if drawing else None
     if as_json:
-        print_json(summary.as_json() | ({} if saving is None else {"saving": saving}))
+        added = {"saving": saving, "range": spread}
+        print_json(summary.as_json() | {name: value for name, value in added.items() if value is not None})
     else:
-        below = "" if saving is None else render_saving(saving, width())
+        below = "" if spread is None else render_range(spread, width())
+        below += "" if saving is None else render_saving(saving, width())
         print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
     if strict and not summary.fits:
         sys.exit(DOES_NOT_FIT)
@@ -104,18 +114,32 @@ def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
 @click.argument("scenarios", nargs=-1, required=True)
 @changes_option
 @json_option
-def compare(scenarios: tuple[str, ...], changes: tuple[str, ...], as_json: bool) -> None:
+@range_options
+def compare(
+    scenarios: tuple[str, ...],
+    changes: tuple[str, ...],
+    as_json: bool,
+    ranged: bool,
+    samples: int | None,
+    seed: int | None,
+) -> None:
     """Play several scenarios side by side; the first is the baseline."""
     from zerosim.report import text
+    from zerosim.report.ranges import render_orders
     from zerosim.simulation import simulate
 
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
-    summaries = [simulate(asked).summary() for asked in _all_scenarios(scenarios, changes)]
+    drawing = Drawing.asked(ranged, samples, seed)
+    asked = _all_scenarios(scenarios, changes)
+    summaries = [simulate(each).summary() for each in asked]
+    rows = [summary.as_json() for summary in summaries]
+    if drawing:
+        rows = [row | {"range": spread} for row, spread in zip(rows, drawing.compare(asked), strict=True)]
     if as_json:
-        print_json([summary.as_json() for summary in summaries])
+        print_json(rows)
     else:
-        print_text(text.render_comparison(summaries, width()))
+        print_text(text.render_comparison(summaries, width()) + (render_orders(rows, width()) if drawing else ""))
 
 
 def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:

@@ -78,6 +78,21 @@ def print_json(value: Any) -> None:
     print_text(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, to be told how much is done, of how much; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr, show_pos=True) as bar:
+
+        def told(done: int, of: int) -> None:
+            bar.length = of
+            bar.update(done - bar.pos)
+
+        yield told
+
+
 def package_version() -> str:
     """The version that is installed."""
     from importlib.metadata import PackageNotFoundError, version

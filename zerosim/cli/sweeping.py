@@ -5,15 +5,21 @@ Libraries are imported inside the verb.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from zerosim.cli.printing import Verb, changes_option, json_option, package_version, print_json, print_text, width
+from zerosim.cli.printing import (
+    Verb,
+    changes_option,
+    json_option,
+    package_version,
+    print_json,
+    print_text,
+    progress,
+    width,
+)
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ def sweep(file: str, changes: tuple[str, ...], as_json: bool, out: str | None, p
         if out is not None:
             write_rows(Path(out), swept.rows)
 
-    with _progress() as told:
+    with progress("sweep") as told:
         swept = play_all(asked, processes or cores(), journal, package_version(), told, keep)
     if out is not None:
         click.echo(f"{len(swept.rows)} rows written to {out}", err=True)
@@ -69,18 +75,3 @@ def sweep(file: str, changes: tuple[str, ...], as_json: bool, out: str | None, p
         click.echo(f"{journal} has all other answers: the same command asks for what was lost.", err=True)
     if all(row["error"] for row in swept.rows):
         raise InputError([Problem(file, found="no point without an error", expected="at least one")])
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-    with click.progressbar(length=1, label="sweep", file=sys.stderr, show_pos=True) as bar:
-
-        def told(done: int, of: int) -> None:
-            bar.length = of
-            bar.update(done - bar.pos)
-
-        yield told

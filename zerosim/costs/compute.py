@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 
-from zerosim.catalog import constant
+from zerosim.catalog import constant, constants
 from zerosim.costs.site import Site
 from zerosim.resources import Demand, Use
 from zerosim.step import DTYPE_BYTES, Attention, Matmul, Pass
-
-_OLD = frozenset({"volta", "turing", "ampere", "ada", "cdna"})  # kernels that are not persistent: sm80 and older
 
 
 def peak(site: Site, dtype: str) -> float:
@@ -44,15 +42,27 @@ def _product(shape: tuple[int, int, int, int], dtype: str, site: Site) -> float:
 
     The last wave is partly idle (`wave_soft` 1) or half so with persistent kernels; each tile has a prologue and an
     epilogue worth `k0` steps of its main loop. 5 % mean error on 13 published A100 products (COOKBOOK). Thin products
-    have kernels with tiles as thin, down to the 16 rows and columns of a tensor-core instruction.
+    have kernels with tiles as thin, down to the 16 rows and columns of a tensor-core instruction. However well a shape
+    suits them, products that follow one another all through a step draw more than the board's power and are clocked
+    down (`sustained`): a search for the best shape does not see that.
     """
     batch, m, k, n = shape
-    era = "sm80_and_older" if site.gpu.architecture in _OLD else "sm90_plus"
+    era = "sm90_plus" if site.gpu.persistent_kernels else "sm80_and_older"
     rows, columns, sms = _tile("gemm.tile_m", m), _tile("gemm.tile_n", n), site.gpu.sms
     each = batch * math.ceil(m / rows) * math.ceil(n / columns) / sms  # output tiles per SM
     waves = max(1.0, each + constant(f"gemm.wave_soft.{era}") * (math.ceil(each) - each))
-    flops = waves * sms * 2 * rows * columns * (k + constant(f"gemm.k0.{era}"))
-    return flops / (site.gpu.matmul_efficiency * peak(site, dtype)) if batch * m * k * n else 0.0
+    padded = waves * sms * 2 * rows * columns * (k + constant(f"gemm.k0.{era}"))
+    best, sustained = _reached(site, dtype)
+    flops = 2.0 * batch * m * k * n
+    return max(padded / best, flops / sustained) / peak(site, dtype) if flops else 0.0
+
+
+def _reached(site: Site, dtype: str) -> tuple[float, float]:
+    """Shares of the peak: the best that was found, and what is held all through a step. Plain fp32 runs without the
+    tensor cores, below the limit of the power."""
+    if dtype == "fp32" or not site.gpu.peak_flops.get(dtype):
+        return constant("gemm.fp32"), constant("gemm.fp32")
+    return site.gpu.matmul_efficiency, min(site.gpu.sustained, site.gpu.matmul_efficiency)
 
 
 def _tile(name: str, extent: int) -> float:
@@ -67,13 +77,19 @@ def _operands(shape: tuple[int, int, int, int], dtype: str) -> float:
 def attention(work: Attention, site: Site) -> Demand:
     """Fused attention: a fraction of the peak that grows with the sequence, rate = fraction x peak x s / (s + s0)."""
     way = "backward" if work.backward else "forward"
-    best = constant(f"attention.{way}.{site.gpu.architecture}") * peak(site, work.dtype)
-    rate = best * work.keys / (work.keys + constant("attention.half_seq"))
+    kernel = _kernel(work.kernel, site)
+    best = constant(f"attention.{kernel}.{way}.{site.gpu.architecture}") * peak(site, work.dtype)
+    rate = best * work.keys / (work.keys + constant(f"attention.{kernel}.half_seq"))
     rows = work.batch * work.heads * work.head_dim * DTYPE_BYTES[work.dtype]
     tensors = 2 if work.backward else 1  # each of q, o and k, v, and its gradient
     moved = float(2 * tensors * rows * (work.queries + work.keys))
     loads = moved / (site.gpu.stream_efficiency * site.gpu.memory_bandwidth)
     return Demand(constant("gemm.t0_us") * 1e-6, (*_sm(site, work.flops, work.flops / rate), *_hbm(site, moved, loads)))
+
+
+def _kernel(wanted: str, site: Site) -> str:
+    """The kernel of the catalogue, that of FlashAttention-2 where there is none of the wanted generation."""
+    return wanted if site.gpu.architecture in constants(f"attention.{wanted}.forward") else "flash"
 
 
 def memory_pass(work: Pass, site: Site) -> Demand:

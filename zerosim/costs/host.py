@@ -13,7 +13,8 @@ def issue_seconds(calls: HostCalls) -> float:
     """Seconds of the host thread to issue an op."""
     cost = constants("host")
     return 1e-6 * (
-        calls.kernels * cost["eager_launch_us"]
+        calls.kernels * cost["launch_us"]
+        + calls.model_kernels * cost["model_launch_us"]
         + calls.collectives * cost["collective_call_us"]
         + calls.gradient_hooks * cost["gradient_hook_us"]
         + calls.module_hooks * cost["module_hook_us"]

@@ -182,10 +182,12 @@ def _notes(kinds: Iterable[Kind], sites: Sequence[Site], spreads: Sequence[Sprea
     for name, peaks in sorted({site.gpu.name: site.gpu.peak_flops for site in sites}.items()):
         notes += [
             f"{name} has no {dtype} arithmetic; it is priced at the fp32 rate"
-            for dtype in sorted(dtypes - {"fp32"})
+            for dtype in sorted(dtypes - {"fp32", "tf32"})
             if not peaks.get(dtype)
         ]
-    if "fp32" in dtypes:
+    if "tf32" in dtypes:
+        notes.append("products multiply in TF32, sums and the rest of fp32 training in fp32")
+    elif "fp32" in dtypes:
         notes.append("fp32 matrix products run without TF32, as torch does by default")
     if any(reach.leaf.part for spread in spreads for reach in spread.reaches):
         notes.append("nodes are taken to be placed without regard to leaf switches")

@@ -74,7 +74,8 @@ def _filled(uses: Sequence[_Laid]) -> list[Use]:
 def blocks(reach: Reach, size: float) -> Hold:
     """SMs of the communication kernel: one thread block per channel, fewer channels for small messages."""
     busy = min(channels(reach), max(1, math.ceil(size / _CHANNEL_BYTES)))
-    share = busy * constant("contention.sm_per_channel") / reach.site.gpu.sms
+    era = "sm90_plus" if reach.site.gpu.persistent_kernels else "sm80_and_older"
+    share = busy * constant(f"contention.sm_per_channel.{era}") / reach.site.gpu.sms
     return Hold(reach.site.resource("sm"), min(1.0, share))
 
 

@@ -28,7 +28,7 @@ class Quantity(NamedTuple):
 
 def render_comparison(summaries: Sequence[Summary], width: int = 100) -> str:
     """The comparison, ending in a line end."""
-    letters = [_letter(index) for index in range(len(summaries))]
+    letters = [letter(index) for index in range(len(summaries))]
     titles = [
         clip(f"{letter}  {summary.scenario}{'' if index else ' (baseline)'}", width)
         for index, (letter, summary) in enumerate(zip(letters, summaries, strict=True))
@@ -121,7 +121,7 @@ def _words(name: str, words: Sequence[str]) -> list[str]:
     return [name, words[0], *(cell for word in words[1:] for cell in (word, ""))]
 
 
-def _letter(index: int) -> str:
+def letter(index: int) -> str:
     """A to Z, then A1, B1 and so on."""
     turn, place = divmod(index, len(ascii_uppercase))
     return ascii_uppercase[place] + (str(turn) if turn else "")

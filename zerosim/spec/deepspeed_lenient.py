@@ -49,7 +49,7 @@ def read_checkpointing(top: Document, log: Log, given: Given) -> bool:
     called = given.checkpoint_function == "deepspeed"
     if not called:
         rest = dict.fromkeys(ACTIVATION_CHECKPOINTING, _REGION)
-    elif given.activation_checkpointing != "full":
+    elif given.activation_checkpointing not in ("alternate", "full"):
         why = f"no block is checkpointed (training.activation_checkpointing: {given.activation_checkpointing})"
         rest = dict.fromkeys(ACTIVATION_CHECKPOINTING, why)
     values = _read(top, "activation_checkpointing", ACTIVATION_CHECKPOINTING, rest, log)

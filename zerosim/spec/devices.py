@@ -22,7 +22,8 @@ class Gpu:
     name: str
     sms: int
     peak_flops: Mapping[str, float] = field(hash=False)  # by dtype: fp16, bf16, tf32, fp32, fp8
-    matmul_efficiency: float  # best matmul rate found by search / dense 16-bit peak
+    matmul_efficiency: float  # best matmul rate found by search / dense peak
+    sustained: float  # and the most that products hold all through a step, at the power of the board
     memory_bytes: float  # as the driver reports it
     memory_bandwidth: float
     stream_efficiency: float  # fraction of memory_bandwidth that a copy reaches
@@ -30,7 +31,13 @@ class Gpu:
     nvls: bool = True  # reductions inside the NVSwitch are allowed: NCCL_NVLS_ENABLE=0 and some containers forbid them
     p2p: bool = True  # peers reach each other over PCIe without a bounce through host memory
     grade: Grade = "E"
+    power: float = 0.0  # watts of the board; 0 where it is not known
     arithmetic: float = 1.0  # rate of products and attention, measured / as these figures have it (a calibration)
+
+    @property
+    def persistent_kernels(self) -> bool:
+        """Whether products run as one block an SM that stays there and takes tile after tile: sm90 and newer."""
+        return self.architecture in ("hopper", "blackwell")
 
 
 @dataclass(frozen=True, slots=True)

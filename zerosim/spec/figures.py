@@ -106,11 +106,16 @@ def _with_figures(base: Gpu | None, said: GpuFigures, remarks: Remarks, path: Pa
         if missing:
             return None
         base = _plain(said, remarks)
+    if said.power is not None and not base.power:
+        remarks.wrong((*path, "power"), f"{said.power:g} W", f"nothing: the usual power of {base.name} is not known")
+    best = said.matmul_efficiency or base.matmul_efficiency
     return Gpu(
         name=said.name or base.name,
         sms=said.sms or base.sms,
         peak_flops=base.peak_flops if said.flops is None else _peaks(said.flops, base.peak_flops, remarks, path),
-        matmul_efficiency=said.matmul_efficiency or base.matmul_efficiency,
+        matmul_efficiency=best,
+        sustained=said.sustained or _held(base, best, said.power),
+        power=said.power or base.power,
         memory_bytes=said.memory or base.memory_bytes,
         memory_bandwidth=said.hbm or base.memory_bandwidth,
         stream_efficiency=base.stream_efficiency,
@@ -126,7 +131,18 @@ def _plain(said: GpuFigures, remarks: Remarks) -> Gpu:
     remarks.note("GPU given by its rates: everything not given (SMs, kernels, matmul efficiency) is as on an A100")
     name = f"GPU of {show_flops(said.flops)}" if isinstance(said.flops, float) else "GPU"
     efficiency, copying = catalog.constant("gemm.efficiency"), catalog.constant("memory.stream_efficiency")
-    return Gpu(name, PLAIN_SMS, {}, efficiency, 0.0, 0.0, copying, "ampere", grade="user")
+    sustained = catalog.constant("gemm.sustained") * efficiency
+    return Gpu(name, PLAIN_SMS, {}, efficiency, sustained, 0.0, 0.0, copying, "ampere", grade="user")
+
+
+def _held(base: Gpu, best: float, power: float | None) -> float:
+    """What products hold all through a step, at another best rate and under a limit of the board's power.
+
+    Near the top of its range the voltage follows the clock, so that dynamic power goes with its cube (P = C V^2 f).
+    """
+    share = base.sustained / base.matmul_efficiency * best
+    limited = power is not None and 0 < power < base.power
+    return share * (power / base.power) ** (1 / 3) if limited and power is not None else share
 
 
 def _peaks(

@@ -67,6 +67,7 @@ Size = Annotated[float, BeforeValidator(units.parse_size), _text_or_number("80 G
 Seconds = Annotated[float, BeforeValidator(units.parse_seconds), _text_or_number("5 us")]
 Count = Annotated[float, BeforeValidator(units.parse_count), _text_or_number("500m")]
 Flops = Annotated[float, BeforeValidator(units.parse_flops), _text_or_number("312 TFLOP/s")]
+Power = Annotated[float, BeforeValidator(units.parse_power), _text_or_number("500 W")]
 Share = Annotated[float, BeforeValidator(units.parse_share), _text_or_number("10 %")]
 Whole = Annotated[int, BeforeValidator(_whole), _text_or_number("32")]
 

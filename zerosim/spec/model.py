@@ -19,6 +19,7 @@ ModuleKind = Literal[
     "norm_rms",  # RMSNorm over `outputs`
     "norm_layer",  # LayerNorm over `outputs`
     "activation",  # element-wise non-linearity over `outputs`
+    "gelu_written_out",  # one of many tensor operations (NewGELUActivation of transformers, NewGELU of minGPT)
     "dropout",  # over `outputs`
     "identity",  # a module with hooks and no work (rotary tables, pooling of nothing)
 ]
@@ -56,6 +57,7 @@ class Function:
     kv_heads: int = 0
     head_dim: int = 0
     causal: bool = True
+    dropout: bool = False  # of attention probabilities
     fp32_softmax: bool = False  # eager attention takes its softmax in fp32 and keeps it beside the 16-bit copy
 
 

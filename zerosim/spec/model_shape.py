@@ -83,6 +83,8 @@ def _gpt(numbers: Numbers, kv_heads: int, ffn: int, notes: tuple[str, ...]) -> M
         tied=numbers.tied_embeddings,
         embedding_dropout=0.0,
         residual_dropout=0.0,
+        attention_dropout=0.0,
+        activation="gelu",
     )
     return gpt.build_gpt2(shape, (*notes, "ungated: a GPT-2 block without learnt positions and without dropout"))
 

@@ -30,6 +30,7 @@ class Optimizer:
     fused: bool = True
     on_cpu: Literal["deepspeed", "torch"] = "deepspeed"
     one_by_one: bool = False
+    scratch_bytes: int = 0  # an element of what a `foreach` step makes beside them, all at once
 
     def launches(self, tensors: int, elements: int) -> int:
         """Kernels of a step on the GPU. The last chunk of each tensor is taken to be a partial one."""

@@ -40,7 +40,8 @@ OPTIMIZERS: Mapping[str, Optimizer] = {
     "onebitlamb": Optimizer("OneBitLamb", 8, 40, False, "torch", True),
 }
 
-# torch/optim/adam.py, _multi_tensor_adam: lerp 3, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4 = 18 x 4 B
+# torch/optim/adam.py, _multi_tensor_adam: lerp 3, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4 = 18 x 4 B;
+# the root is a new list of tensors (torch 2.13's profiler sees 4 bytes a parameter in a step)
 _TORCH_ADAM_TRAFFIC = 72
 # torch/optim/sgd.py with momentum: mul 2, add 3, p += m 3 = 8 x 4 B, and one state
 _MOMENTUM = (4, 32)
@@ -56,7 +57,7 @@ def optimizer(name: str, torch_adam: bool = False, momentum: bool = False) -> Op
     """The optimizer called `name`; `torch_adam` for torch's own Adam, `momentum` for SGD with it."""
     known = OPTIMIZERS[name.lower()]
     if torch_adam and known.name in ("Adam", "AdamW"):
-        return Optimizer(known.name, known.state_bytes, _TORCH_ADAM_TRAFFIC, fused=False, on_cpu="torch")
+        return Optimizer(known.name, known.state_bytes, _TORCH_ADAM_TRAFFIC, False, "torch", scratch_bytes=4)
     if momentum and known.name in ("SGD", "MuSGD"):
         return Optimizer(known.name, *_MOMENTUM, fused=False, on_cpu="torch")
     return known

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from zerosim.spec.devices import DeviceKind, LinkKind
 from zerosim.spec.fabric import MOST_NODES, FabricKind
-from zerosim.spec.loading import Flops, Rate, Schema, Seconds, Share, Size
+from zerosim.spec.loading import Flops, Power, Rate, Schema, Seconds, Share, Size
 from zerosim.units import UnitError
 
 # Bounds far beyond any machine, so that what is left can be computed with: no rate drowns in rounding, no list of
@@ -39,6 +39,7 @@ Positive = Annotated[Rate, AfterValidator(_has_its_unit), Field(le=LARGEST)]
 Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
 Peak = Annotated[Flops, Field(ge=1, le=1e21)]
 Delay = Annotated[Seconds, Field(le=LONGEST)]
+Watts = Annotated[Power, Field(ge=1, le=100_000)]
 Compute = Annotated[Share, AfterValidator(_is_a_share), Field(ge=1e-6)]
 Fraction = Annotated[Share, Field(ge=1e-6, le=1)]
 Several = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
@@ -66,6 +67,8 @@ class GpuFigures(Schema):
     sms: Cores | None = None
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell", "cdna"] | None = None
     matmul_efficiency: Fraction | None = None
+    sustained: Fraction | None = None
+    power: Watts | None = None
     p2p: bool | None = None
     nvls: bool | None = None
 

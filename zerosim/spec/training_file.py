@@ -11,10 +11,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from zerosim.errors import Finding
+from zerosim.errors import Finding, InputError
 from zerosim.spec.document import Document, shown
 from zerosim.spec.loading import Schema, Whole, validated
-from zerosim.spec.training import AttentionKernel, CheckpointFunction, Checkpointing, Kernels, Precision, Training
+from zerosim.spec.training import (
+    AttentionKernel,
+    CheckpointFunction,
+    Checkpointing,
+    CrossEntropy,
+    Kernels,
+    Precision,
+    Training,
+)
 
 _Positive = Annotated[Whole, Field(ge=1)]
 _Tokens = Annotated[Whole, Field(ge=1, le=1_000_000_000)]
@@ -35,11 +43,18 @@ class TrainingSchema(Schema):
     kernels: Kernels = "eager"
     reentrant: bool = False
     checkpoint_function: CheckpointFunction = "torch"
+    tf32: bool = False
+    cross_entropy: CrossEntropy | None = None
 
 
 def read_training(document: Document) -> TrainingSchema:
     """The section of a scenario."""
-    return validated(document.below("training"), TrainingSchema)
+    section = document.below("training")
+    settings = validated(section, TrainingSchema)
+    if settings.activation_checkpointing == "operators" and own_values(settings)["reentrant"]:
+        expected = "reentrant: false and torch's checkpoint_function: a reentrant checkpoint has no policy by op"
+        raise InputError([section.problem(("activation_checkpointing",), "operators", expected)])
+    return settings
 
 
 def own_values(settings: TrainingSchema) -> dict[str, Any]:
@@ -52,7 +67,7 @@ def own_values(settings: TrainingSchema) -> dict[str, Any]:
 
 def taken(settings: TrainingSchema, training: Training, elsewhere: Collection[str] = ()) -> str:
     """What was taken where the section is silent, but for keys that are said `elsewhere`; "" where it is not."""
-    known = {*settings.model_fields_set, *elsewhere, "checkpoint_function"}
+    known = {*settings.model_fields_set, *elsewhere, "checkpoint_function", "tf32", "cross_entropy"}
     names = sorted((name for name in TrainingSchema.model_fields if name not in known), key=SHARED.__contains__)
     said = ", ".join(f"{name} {str(getattr(training, name)).lower()}" for name in names)
     return f"Not given in training, so taken: {said}." if said else ""
@@ -66,10 +81,12 @@ def as_said(name: str, value: Any, places: Mapping[str, str]) -> str:
 
 def training_findings(training: Training) -> Iterator[Finding]:
     """Choices that mean less than they say."""
-    if training.checkpoint_function == "deepspeed" and training.activation_checkpointing != "full":
-        message = "training.checkpoint_function changes nothing in a step: activation_checkpointing is not full."
+    if training.checkpoint_function == "deepspeed" and not training.checkpoints_blocks:
+        message = "training.checkpoint_function changes nothing in a step: no block is checkpointed."
         yield Finding("key-no-effect", "note", message)
-    if training.attention != "flash":
+    if training.tf32 and training.precision != "fp32":
+        yield Finding("key-no-effect", "note", f"training.tf32 changes nothing in {training.precision} training.")
+    if training.attention == "eager":
         return
     if training.activation_checkpointing == "selective":
         message = (

@@ -24,6 +24,9 @@ class Activations:
         self._builder = builder
         self._network = network
         self._saved: dict[Node, int] = {}
+        blocks = [node for node in network.root.walk() if node.checkpointed]
+        self._keepers = {leaf: block for block in blocks for leaf in block.walk() if leaf.kept}
+        self._kept: dict[Node, list[int]] = {}  # by block, outputs that its checkpoint keeps, first made first
         self._flowing: int | None = None  # the output (forward) or gradient (backward) between two ops
 
     def enter(self, block: Node) -> None:
@@ -40,10 +43,18 @@ class Activations:
         buffer = self._saved.pop(block, None)
         if buffer is not None:
             self._builder.release(buffer, COMPUTE)
+        for output in self._kept.pop(block, ()):
+            self._builder.release(output, COMPUTE)
+
+    def taken(self, node: Node) -> None:
+        """The output that was kept next is taken as if it had just been made: whoever reads it saves it, or nobody."""
+        self._builder.release_after(self._kept[self._keepers[node]].pop(0), self._builder.next_op)
 
     def forward(self, node: Node, saving: bool) -> None:
         if saving:
             self._save(node)
+        elif node in self._keepers:
+            self._keep(node)
         elif node.work.output:
             self._flow("activation", node.work.output)
 
@@ -69,6 +80,14 @@ class Activations:
         if node.work.saved > 0:
             self._saved[node] = self._builder.acquire("saved activation", "activations", node.work.saved)
 
+    def _keep(self, node: Node) -> None:
+        """The output of a leaf waits for the recomputation of its block."""
+        output = self._builder.acquire("kept output", "activations", node.work.output)
+        self._kept.setdefault(self._keepers[node], []).append(output)
+        if self._flowing is not None:
+            self._builder.release_after(self._flowing, self._builder.next_op)
+            self._flowing = None
+
     def _flow(self, name: str, size: float) -> None:
         previous, self._flowing = self._flowing, self._builder.acquire(name, "activations", size)
         if previous is not None:
@@ -82,7 +101,7 @@ class HostActivations(Activations):
         super().__init__(builder, network)
         self._newest: Node | None = None  # its input has not been copied
         self._copied: tuple[Node, int] | None = None  # the last copy down: its input is still on the GPU, too
-        blocks = sum(node.block for node in network.root.walk())
+        blocks = sum(node.checkpointed for node in network.root.walk())
         for _ in range(blocks - 1):
             builder.resident("block input in host memory", "activations", network.block_input, "dram", pinned=True)
 

@@ -7,8 +7,11 @@ link and no rate. What it adds is in its hooks: `before`, `after` (a module), `g
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from zerosim.spec.model import Model
+from zerosim.spec.optimizer_value import Optimizer
 from zerosim.spec.training import Training
 from zerosim.step import COMPUTE, DTYPE_BYTES, Group, HostCalls, Pass, Slice, Step
 from zerosim.strategies.activations import Activations
@@ -45,7 +48,7 @@ class Program(ABC):
         self.activations = Activations(self.builder, self.network)
         self.last_micro_batch = training.gradient_accumulation_steps - 1
         self.micro_batch = 0
-        self.checkpointed = training.activation_checkpointing == "full"
+        self.checkpointed = training.checkpoints_blocks
         self.forward_events, self.backward_events = micro_step(self.network, training)
         self.notes: list[str] = []
 
@@ -128,20 +131,19 @@ class Program(ABC):
 
     def _play(self, events: tuple[Event, ...]) -> None:
         self._gradients: dict[int, int] = {}
-        checkpointed = self.checkpointed
         for event in events:
             kind = event.kind
             if kind == RUN:
                 self._run(event)
             elif kind == PRE:
-                if checkpointed and event.node.block:
+                if event.node.checkpointed:
                     self._enter(event)
                 if event.node.hooked:
                     self.before(event)
             elif kind == POST:
                 if event.node.hooked:
                     self.after(event)
-                if checkpointed and event.node.block:
+                if event.node.checkpointed:
                     self._leave(event)
             elif kind == GRADIENT:
                 self.gradient(event.parameter, self._gradients.pop(event.parameter))
@@ -176,16 +178,21 @@ class Program(ABC):
             self.activations.done(node)
         else:
             self.activations.forward(node, event.saving)
-            label = "fwd" if event.direction == "forward" else "recompute"
-            self._kernels(node, work.forward, label, work.forward_extra)
+            if event.direction == "forward":
+                self._kernels(node, work.forward, "fwd", work.forward_extra)
+            elif not node.kept:
+                self._kernels(node, work.forward, "recompute", work.forward_extra)
+            else:  # but for casts, which are ops of their own
+                self.activations.taken(node)
+                self._kernels(node, tuple(k for k in work.forward if isinstance(k.work, Pass)), "recompute", ())
 
-    def _kernels(self, node: Node, kernels: tuple[Kernel, ...], label: str, extra: float) -> None:
-        scratch = self.builder.acquire("kernel scratch", "activations", extra) if extra else None
+    def _kernels(self, node: Node, kernels: tuple[Kernel, ...], label: str, extra: tuple[float, ...]) -> None:
+        scratch = [self.builder.acquire("kernel scratch", "activations", size) for size in extra if size]
         for kernel in kernels:
-            host = HostCalls(kernels=kernel.launches)
+            host = HostCalls(model_kernels=kernel.launches)
             self.builder.launch(COMPUTE, f"{node.name} {label}", kernel.work, host, node.layer)
-        if scratch is not None:
-            self.builder.release(scratch, COMPUTE)
+        for buffer in scratch:
+            self.builder.release(buffer, COMPUTE)
 
     def _new_gradients(self, node: Node) -> list[tuple[int, int]]:
         """A buffer for each gradient the node makes; the second ones of tied parameters are returned."""
@@ -215,6 +222,15 @@ class Program(ABC):
     def elementwise(self, lane: str, name: str, size: float, kernels: int = 1) -> int:
         """A streaming kernel (or several) over `size` bytes of HBM traffic."""
         return self.builder.launch(lane, name, Pass(size, "stream", kernels), HostCalls(kernels=kernels))
+
+    @contextmanager
+    def optimizer_scratch(self, optimizer: Optimizer, size: float) -> Iterator[None]:
+        """What a step on the GPU makes beside parameters of `size` bytes."""
+        made = size * optimizer.scratch_bytes / 4
+        scratch = self.builder.acquire("optimizer scratch", "optimizer", made) if made else None
+        yield
+        if scratch is not None:
+            self.builder.release(scratch, COMPUTE)
 
     def accumulate(self, held: int, new: int, elements: int, width: int) -> None:
         """held += new: read both, write one; the new one is freed."""

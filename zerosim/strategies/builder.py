@@ -128,7 +128,8 @@ class Builder:
         blocking: tuple[int, ...] = ()
         acquires: tuple[int, ...] = ()
         if self._called:
-            host = HostCalls(host.kernels, host.collectives, *self._calls)
+            hooks, modules, looked_at, reads = self._calls
+            host = HostCalls(host.kernels, host.collectives, hooks, modules, looked_at, reads, host.model_kernels)
             self._calls, self._called = [0, 0, 0, 0], False
         if self._blocking:
             blocking = tuple(dict.fromkeys(self._blocking))

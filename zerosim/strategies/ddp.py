@@ -63,7 +63,8 @@ class DistributedDataParallel(Program):
         self.casts: dict[int, int] = {}  # 16-bit copies that autocast made, by the first parameter of their module
         casting = [node for node in self.network.root.walk() if self.autocast and self._casts(node)]
         self.cast = frozenset(parameter for node in casting for parameter in node.parameters)
-        self.in_blocks = frozenset(node.parameters[0] for node in casting if node.layer is not None)
+        again = {below for node in self.network.root.walk() if node.checkpointed for below in node.walk()}
+        self.in_blocks = frozenset(node.parameters[0] for node in casting if node in again)
 
     def _buckets(self) -> list[Bucket]:
         ready = [event.parameter for event in self.backward_events if event.kind == GRADIENT]
@@ -213,7 +214,8 @@ class DistributedDataParallel(Program):
         extra = 4 + self.master if self.master < 4 else 0  # fp32 master to the 16-bit copy
         kernels = optimizer.launches(len(self.gradients), self.trainable)
         work = Pass(float((optimizer.traffic_bytes + extra) * self.trainable), "adam", kernels)
-        self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
+        with self.optimizer_scratch(optimizer, float(self.master * self.trainable)):
+            self.builder.launch(COMPUTE, f"{optimizer.name} step", work, HostCalls(kernels=kernels))
         for buffer in self.gradients.values():
             self.builder.release(buffer, COMPUTE)
         self.gradients.clear()

@@ -33,24 +33,23 @@ class Event(NamedTuple):
 
 def micro_step(network: Network, training: Training) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """Events of the forward and of the backward of one micro-batch, in host order."""
-    checkpoint = training.activation_checkpointing == "full"
     forward: list[Event] = []
-    _forward(forward, network.root, "forward", True, checkpoint)
-    backward = _Backward(network, checkpoint, training.reentrant, list(network.uses))
+    _forward(forward, network.root, "forward", True)
+    backward = _Backward(network, training.reentrant, list(network.uses))
     backward.node(network.root)
     return tuple(forward), tuple(backward.events)
 
 
-def _forward(events: list[Event], node: Node, direction: Direction, saving: bool, checkpoint: bool) -> None:
-    """Adds those of a module. `saving` turns off inside a block when blocks are checkpointed."""
-    saving = saving and node.output_gradient and not (checkpoint and node.block)
+def _forward(events: list[Event], node: Node, direction: Direction, saving: bool) -> None:
+    """Adds those of a module. `saving` turns off inside a checkpointed block."""
+    saving = saving and node.output_gradient and (direction == "recompute" or not node.checkpointed)
     hooked = (node.hooked or node.block) and not (direction == "recompute" and node.inside)
     if hooked:
         events.append(Event(PRE, node, direction))
     if node.work.forward:
         events.append(Event(RUN, node, direction, saving=saving))
     for child in node.children:
-        _forward(events, child, direction, saving, checkpoint)
+        _forward(events, child, direction, saving)
     if hooked:
         events.append(Event(POST, node, direction, saving=saving))
 
@@ -70,7 +69,6 @@ class _Backward:
     """
 
     network: Network
-    checkpoint: bool
     reentrant: bool
     uses_left: list[int]
     events: list[Event] = field(default_factory=list)
@@ -80,11 +78,11 @@ class _Backward:
         add = self.events.append
         if not node.output_gradient:
             return
-        if self.checkpoint and node.block:
+        if node.checkpointed:
             block, last = node, _saves(node)
             if self.reentrant:
                 add(Event(AGAIN, node, "recompute"))
-                _forward(self.events, node, "recompute", True, False)
+                _forward(self.events, node, "recompute", True)
         if node.hooked:
             add(Event(PRE, node, "backward"))
         for child in node.backward:
@@ -103,7 +101,7 @@ class _Backward:
 
     def _recompute(self, block: Node, last: Node) -> None:
         whole: list[Event] = []
-        _forward(whole, block, "recompute", True, False)
+        _forward(whole, block, "recompute", True)
         self.events.append(Event(AGAIN, block, "recompute"))
         self.events += takewhile(lambda event: event.node is not last or event.kind == PRE, whole)
 

@@ -215,7 +215,8 @@ class FullyShardedProgram(Program):
             return
         kernels = optimizer.launches(self.tensors, elements)
         step = Pass(moved, "adam", kernels)
-        self.builder.launch(COMPUTE, f"{optimizer.name} step", step, HostCalls(kernels=kernels))
+        with self.optimizer_scratch(optimizer, float(self.shard_width * elements)):
+            self.builder.launch(COMPUTE, f"{optimizer.name} step", step, HostCalls(kernels=kernels))
 
 
 def divisors(ranks: int) -> tuple[int, float]:

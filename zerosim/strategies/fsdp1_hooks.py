@@ -79,7 +79,7 @@ class Hooks:
             for place, event in enumerate(self.forward)
             if event.kind == PRE and self.unit_of.get(event.node) in handles
         }
-        in_blocks = {below for node in self.units[0].node.walk() if node.block for below in node.walk()}
+        in_blocks = {below for node in self.units[0].node.walk() if node.checkpointed for below in node.walk()}
         made: dict[int, int] = {}
         before = None
         for unit, place in entered.items():

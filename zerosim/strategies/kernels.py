@@ -9,10 +9,10 @@ activation bytes measured per transformer block: 18 (Llama, fp32 RMSNorm) or 32 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from zerosim.spec.model import Function, Module
-from zerosim.spec.training import Training
+from zerosim.spec.training import CrossEntropy, Training
 from zerosim.step import DTYPE_BYTES, Attention, Matmul, Pass
 
 
@@ -24,15 +24,15 @@ class Kernel(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A leaf's kernels and memory. `saved` lives from its forward to its backward; `forward_extra` and
+    """A leaf's kernels and memory. `saved` lives from its forward to its backward; the tensors of `forward_extra` and
     `backward_extra` only during the op; `output` is what the next module reads. Bytes."""
 
     forward: tuple[Kernel, ...] = ()
     backward: tuple[Kernel, ...] = ()
     saved: float = 0.0
     output: float = 0.0
-    forward_extra: float = 0.0
-    backward_extra: float = 0.0
+    forward_extra: tuple[float, ...] = ()
+    backward_extra: tuple[float, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -46,9 +46,10 @@ class Shape(NamedTuple):
     batch: int
     sequence: int
     dtype: str
-    flash: bool
+    attention: Literal["flash", "flash1", "flash3", "eager"]
     fused: bool
     keep_scores: bool  # attention probabilities are saved (no selective recomputation)
+    loss: CrossEntropy
     autocast: bool = False
 
     @property
@@ -68,10 +69,11 @@ def shape_of(training: Training, autocast: bool = False) -> Shape:
         tokens=training.tokens,
         batch=training.micro_batch_size,
         sequence=training.sequence_length,
-        dtype=training.precision,
-        flash=training.attention == "flash",
+        dtype=training.arithmetic,
+        attention=training.attention,
         fused=training.kernels == "fused",
         keep_scores=training.activation_checkpointing != "selective",
+        loss=training.loss_kernel,
     )
 
 
@@ -173,6 +175,23 @@ def _activation(part: Module | Function, shape: Shape, reads: int) -> Work:
     return Work((stream(2 * size),), (stream(3 * size),), saved=size, output=size)
 
 
+def _written_out(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """0.5 x (1 + tanh(c (x + 0.044715 x^3))), operation by operation: of w bytes those of x and its half, of p what
+    comes of the power, which autocast takes in fp32 (torch/amp/autocast_mode.py). Forward x^3 2p, times 2p, plus x
+    2p+w, times 2p, tanh 2p, plus one 2p, half 2w, product 2p+w. Backward: product 5p+w, half 2w, tanh 3p, times 4p,
+    power 7p, sums 6w. Saves x, the tanh and the two factors (torch 2.13's saved_tensors_hooks). Casts are w+p each."""
+    if shape.fused:
+        return _activation(part, shape, reads)
+    size, w, p = float(shape.tokens * part.outputs), shape.width, shape.wide
+    cast, casts = (w + p, 1) if p > w else (0, 0)
+    return Work(
+        forward=(stream((14 * p + 4 * w + cast) * size, 8 + casts),),
+        backward=(stream((19 * p + 9 * w + 3 * cast) * size, 11 + 3 * casts),),
+        saved=(3 * p + w) * size,
+        output=p * size,
+    )
+
+
 def _dropout(part: Module | Function, shape: Shape, reads: int) -> Work:
     """Value in and out and a mask of one byte an element."""
     size = float(shape.tokens * part.outputs)
@@ -191,9 +210,11 @@ def _add(part: Module | Function, shape: Shape, reads: int) -> Work:
 
 
 def _multiply(part: Module | Function, shape: Shape, reads: int) -> Work:
-    """gate·up saves both; its product is the next linear's input and counted there."""
+    """gate·up saves both, but for the activation of the gate where the same kernel makes that again (SwiGLU fused); its
+    product is the next linear's input and counted there."""
     size = float(shape.tokens * part.outputs * reads)
-    return Work((stream(3 * size),), (stream(5 * size, 2),), saved=2 * size, output=size)
+    saved = size if shape.fused else 2 * size
+    return Work((stream(3 * size),), (stream(5 * size, 2),), saved=saved, output=size)
 
 
 def _rotary(part: Module | Function, shape: Shape, reads: int) -> Work:
@@ -206,61 +227,105 @@ def _rotary(part: Module | Function, shape: Shape, reads: int) -> Work:
 
 def _attention(part: Module | Function, shape: Shape, reads: int) -> Work:
     assert isinstance(part, Function)
-    return _flash(part, shape) if shape.flash else _eager_attention(part, shape)
+    return _eager_attention(part, shape) if shape.attention == "eager" else _flash(part, shape, shape.attention)
 
 
-def _flash(part: Function, shape: Shape) -> Work:
+def _flash(part: Function, shape: Shape, kernel: Literal["flash", "flash1", "flash3"]) -> Work:
     """Saves q, k, v and the log-sum-exp of each row (fp32); its output is the next linear's input."""
     sizes = (shape.batch, part.heads, shape.sequence, shape.sequence, part.head_dim, part.causal)
     rows = shape.tokens * part.head_dim * shape.width
     return Work(
-        forward=(Kernel(Attention(*sizes, False, shape.dtype), 1),),
-        backward=(Kernel(Attention(*sizes, True, shape.dtype), 3),),
+        forward=(Kernel(Attention(*sizes, False, shape.dtype, kernel), 1),),
+        backward=(Kernel(Attention(*sizes, True, shape.dtype, kernel), 3),),
         saved=rows * (part.heads + 2 * part.kv_heads) + 4.0 * part.heads * shape.tokens,
         output=rows * part.heads,
     )
 
 
 def _eager_attention(part: Function, shape: Shape) -> Work:
-    """Scores are written out. Beside the products, in units of w a score: scale 2, mask 3, softmax 2; a softmax in fp32
-    moves w+4 to get there, 8, and 4+w back: 30 bytes a score in 16 bit, without it 14; as much backward. Saves q, the k
-    and v of every head (repeated where there are fewer), and the probabilities unless they are recomputed (selective):
-    one copy (2·a·s² a sequence), and the fp32 softmax beside it where that is taken in fp32."""
+    """Scores are written out. Saves q, the k and v of every head (repeated where there are fewer), and what the softmax
+    keeps of each score unless that is recomputed (selective)."""
     batch, s, d, w = shape.batch * part.heads, shape.sequence, part.head_dim, shape.width
     scores = float(batch) * s * s
     rows = shape.tokens * d * w
     repeated = [stream(2.0 * rows * (part.kv_heads + part.heads), 2)] if part.kv_heads < part.heads else []
-    upcast = part.fp32_softmax and w < 4
-    softmax = (w + 4) + 8 + (4 + w) if upcast else 2 * w
-    passes = reduction((2 * w + 3 * w + softmax) * scores, 5 if upcast else 3)
-    forward = (*repeated, Kernel(Matmul(((batch, s, d, s), (batch, s, s, d)), shape.dtype), 2), passes)
-    products = ((batch, s, d, s), (batch, s, s, d), (batch, s, s, d), (batch, s, s, d))
-    backward = (Kernel(Matmul(products, shape.dtype), 4), passes, *repeated)
-    kept = (4 + w if upcast else w) if shape.keep_scores else 0
+    softmax = _softmax(part, shape)
+    products = [Kernel(Matmul(((batch, s, d, s), (batch, s, s, d)), shape.dtype), 2)]
+    forward = (*repeated, *products, *(each.over(scores) for each in softmax.forward))
+    gradients = Kernel(Matmul(((batch, s, d, s), (batch, s, s, d), (batch, s, s, d), (batch, s, s, d)), shape.dtype), 4)
+    backward = (gradients, *(each.over(scores) for each in softmax.backward), *repeated)
     return Work(
         forward=forward,
         backward=backward if shape.keep_scores else (*forward, *backward),
-        saved=rows * 3 * part.heads + kept * scores,
+        saved=rows * 3 * part.heads + (softmax.kept * scores if shape.keep_scores else 0),
         output=rows * part.heads,
-        forward_extra=(4 if upcast else w) * scores,  # what the softmax makes, while its input is there
-        backward_extra=(4 + w if upcast else w) * scores,
+        forward_extra=(softmax.made * scores,),  # what the softmax makes, while its input is there
+        backward_extra=(softmax.made_backward * scores,),
     )
 
 
-def _loss(part: Module | Function, shape: Shape, reads: int) -> Work:
-    """Cross-entropy. Eager: logits to fp32 (2+4 bytes a logit), log-softmax (4+4), its gradient (4+4+4) and back (6).
-    16-bit logits and fp32 log-softmax live until the backward; the fp32 copy only during the forward, the fp32 gradient
-    during the backward. Fused: the gradient overwrites the logits."""
-    logits, w = float(shape.tokens * part.outputs), shape.width
+class _EachScore(NamedTuple):
+    """A pass over the scores: bytes that it moves for each, and launches."""
+
+    bytes: float
+    launches: int = 1
+    make: Callable[[float, int], Kernel] = reduction
+
+    def over(self, scores: float) -> Kernel:
+        return self.make(self.bytes * scores, self.launches)
+
+
+class _Softmax(NamedTuple):
+    """Passes over the scores, and bytes a score: kept for the backward, made forward, made backward."""
+
+    forward: tuple[_EachScore, ...]
+    backward: tuple[_EachScore, ...]
+    kept: float
+    made: float
+    made_backward: float
+
+
+def _softmax(part: Function, shape: Shape) -> _Softmax:
+    """Scale, mask and softmax of a score of w bytes, and the dropout of its probability.
+
+    Eager: scale 2w, mask 3w, softmax 2w; a softmax in fp32 moves w+4 to get there, 8, and 4+w back: 30 bytes in 16 bit,
+    without it 14; as much backward. It keeps the probability, and the fp32 one beside it. Fused, as Megatron's
+    scaled_masked_softmax (megatron/fused_kernels): the scale is a factor of the product, the rest one pass of 2w, 3w
+    backward. Dropout reads, writes and keeps a mask of one byte beside its output.
+    """
+    w = shape.width
+    drops = (_EachScore(2 * w + 1, make=stream),) if part.dropout else ()
+    dropped = w + 1.0 if part.dropout else 0.0
     if shape.fused:
-        return Work((reduction(3 * w * logits),), (stream(2 * w * logits),), saved=w * logits)
-    cast = 4.0 if w < 4 else 0.0
+        return _Softmax((_EachScore(2 * w), *drops), (*drops, _EachScore(3 * w)), w + dropped, w, w)
+    if part.fp32_softmax and w < 4:
+        moved = _EachScore(5 * w + (w + 4) + 8 + (4 + w), 5)
+        return _Softmax((moved, *drops), (*drops, moved), 4 + w + dropped, 4, 4 + w)
+    moved = _EachScore(7 * w, 3)
+    return _Softmax((moved, *drops), (*drops, moved), w + dropped, w, w)
+
+
+def _loss(part: Module | Function, shape: Shape, reads: int) -> Work:
+    """Cross-entropy. torch's, in fp32: logits to fp32 (2+4 bytes a logit), log-softmax (4+4), its gradient (4+4+4) and
+    back (6); logits and log-softmax live until the backward, the fp32 copy only during the forward; the gradients of
+    the two, NLL's and log-softmax's, are made side by side in the backward (native_functions nll_loss_backward,
+    _log_softmax_backward_data). The backward has no use for the logits: they live as long as the training loop has
+    them (torchtitan pull request 391 frees them). In their own dtype nothing is cast. Fused, they are read twice and
+    the gradient written (flash-attn losses/cross_entropy.py), beside them or over them (inplace_backward)."""
+    logits, w = float(shape.tokens * part.outputs), shape.width
+    if shape.loss in ("fused", "in_place"):
+        made = (w * logits,) if shape.loss == "fused" else ()
+        passes = (reduction(3 * w * logits),), (stream(2 * w * logits),)
+        return Work(*passes, saved=w * logits, backward_extra=made)
+    wide = w if shape.loss == "model" else 4
+    cast = w + 4 if wide > w else 0
+    freed = w if shape.loss == "freed" and cast else 0
     return Work(
-        forward=(reduction((8 + (w + cast if cast else 0)) * logits, 4),),
-        backward=(reduction((12 + (w + cast if cast else 0)) * logits, 3),),
-        saved=(w + 4) * logits,
-        forward_extra=cast * logits,
-        backward_extra=4 * logits,
+        forward=(reduction((2 * wide + cast) * logits, 4),),
+        backward=(reduction((3 * wide + cast) * logits, 3),),
+        saved=(w - freed + wide) * logits,
+        forward_extra=(freed * logits, wide * logits) if cast else (),
+        backward_extra=(wide * logits, wide * logits),
     )
 
 
@@ -273,6 +338,7 @@ _TABLE: Mapping[str, Callable[[Module | Function, Shape, int], Work]] = {
     "norm_rms": _norm_rms,
     "norm_layer": _norm_layer,
     "activation": _activation,
+    "gelu_written_out": _written_out,
     "dropout": _dropout,
     "attention": _attention,
     "rotary": _rotary,

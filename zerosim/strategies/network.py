@@ -38,6 +38,8 @@ class Node:
     output_gradient: bool
     leaf: bool = False  # stage 3 sees nothing below it: a z3 leaf module
     hooked_parameters: tuple[int, ...] = ()  # what stage 3's hooks of it gather and drop: a leaf's are all below it
+    checkpointed: bool = False  # a block that runs again in the backward
+    kept: bool = False  # but for this leaf of it, whose output its checkpoint keeps
     kept_weight: int | None = None  # of which autograd keeps the gathered copy, by way of its transpose
 
     @property
@@ -88,7 +90,7 @@ class _Compiler:
     def node(self, part: Module | Function, layer: int | None) -> Node:
         if isinstance(part, Function):
             key: tuple[object, ...] = (*_sizes(part), part.heads, part.kv_heads, part.head_dim, part.causal)
-            work = self._work((*key, part.fp32_softmax), part)
+            work = self._work((*key, part.fp32_softmax, part.dropout), part)
             reached = self.reached
             return Node(part.name, layer, False, (), (), work, (), (), False, False, reached, reached)
         layer = part.layer if part.layer is not None else layer
@@ -149,7 +151,7 @@ class _Compiler:
         """Bytes of an element that the leaf reads; what flows on is what it writes."""
         shares = isinstance(part, Module) and part.shares_input
         reads = self.read if shares else self.flows
-        if part.kind in _WIDENS:
+        if part.kind in _WIDENS or (part.kind == "gelu_written_out" and not self.shape.fused):
             self.flows = self.shape.wide
         elif part.kind in _NARROWS:
             self.flows = self.shape.width
@@ -198,6 +200,7 @@ def compile_network(
     compiler = _Compiler(shape, own_linear, index, _once(model, index), leaves, model.input_gradient)
     compiler.flows = compiler.read = shape.wide
     root = compiler.node(model.root, None)
+    _checkpoint(root, training)
     return Network(
         root=root,
         names=tuple(parameter.name for parameter in model.parameters),
@@ -207,6 +210,28 @@ def compile_network(
         block_input=float(shape.tokens * model.hidden * shape.wide),
         uses=tuple(compiler.uses.get(i, 0) for i in range(len(model.parameters))),
     )
+
+
+def _checkpoint(root: Node, training: Training) -> None:
+    """Which blocks run again, and which of their leaves do not. Source: torchtitan, models/llama3/infra/parallelize.py
+    (apply_ac): by layer, the second block of two runs again; by op, the second aten.mm of two does, the others and
+    attention do not. What the last product of a block makes is of no use to its backward, but is kept, too; not in a
+    compiled block, which keeps only what its backward reads (torch._functorch.partitioners)."""
+    if not training.checkpoints_blocks:
+        return
+    blocks = [node for node in root.walk() if node.block]
+    for block in blocks[1::2] if training.activation_checkpointing == "alternate" else blocks:
+        block.checkpointed = True
+        if training.activation_checkpointing == "operators":
+            products = [leaf for leaf in block.walk() if leaf.parameters and _runs(leaf, Matmul)]
+            fused = training.kernels == "fused"
+            kept = (products[:-1] if fused else products)[::2]
+            for leaf in [*kept, *(leaf for leaf in block.walk() if _runs(leaf, Attention))]:
+                leaf.kept = leaf.output_gradient  # what is frozen has no backward that would take it
+
+
+def _runs(leaf: Node, kind: type[Attention] | type[Matmul]) -> bool:
+    return any(isinstance(kernel.work, kind) for kernel in leaf.work.forward)
 
 
 def _once(model: Model, index: Mapping[str, int]) -> dict[int, int]:

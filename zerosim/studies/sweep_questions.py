@@ -67,9 +67,8 @@ class Answering:
             return self._answer(question)
         except ZerosimError as error:
             return {ERROR: str(error)}
-        except Exception as error:  # a defect of ours
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            return {ERROR: f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"}
+        except Exception as error:
+            return {ERROR: defect(error)}
 
     def _answer(self, question: Question) -> Answer:
         scenario = from_document(self.document, self.base, question.changes)
@@ -86,6 +85,12 @@ class Answering:
         if of != self._programs[0]:
             self._programs = (of, programs(scenario))
         return simulate(scenario, self._programs[1])
+
+
+def defect(error: Exception) -> str:
+    """A mistake of ours in one line, with its place."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
 
 
 def flat(summary: Summary) -> Answer:

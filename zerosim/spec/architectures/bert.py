@@ -26,6 +26,7 @@ class _Shape:
     positions: int
     types: int
     dropout: float
+    attention_dropout: float
 
 
 def bert(config: Config) -> Model:
@@ -40,6 +41,7 @@ def bert(config: Config) -> Model:
         positions=config.whole(POSITIONS, default=512),
         types=config.whole(("type_vocab_size",), default=2),
         dropout=config.rate("hidden_dropout_prob", 0.1),
+        attention_dropout=config.rate("attention_probs_dropout_prob", 0.1),
     )
     tied = config.flag("tie_word_embeddings", True)
     labels = config.data.get("id2label") or config.data.get("num_labels")
@@ -91,7 +93,7 @@ def _block(at: Scope, shape: _Shape) -> Part:
     inner = outer.inside("self")
     q = inner.linear("query", hidden, hidden, True)
     k, v = (inner.linear(name, hidden, hidden, True, shares=True) for name in ("key", "value"))
-    core = inner.attention(shape.heads, shape.heads, shape.head_dim, causal=False)
+    core = inner.attention(shape.heads, shape.heads, shape.head_dim, causal=False, dropout=shape.attention_dropout)
     mixed = inner.container((q, k, v), (q, k, v, core))
     attention = outer.container((mixed, _output(outer.inside("output"), hidden, shape)))
     middle = at.inside("intermediate")

@@ -76,6 +76,13 @@ class Config:
             return default
         return float(given)
 
+    def word(self, name: str, default: str) -> str:
+        given = self.data.get(name)
+        if given is None or isinstance(given, str):
+            return default if given is None else given
+        self.wrong(name, given, "a name")
+        return default
+
     def head(self) -> str:
         """The class of the whole model with its head, or nothing."""
         given = self.data.get("architectures")

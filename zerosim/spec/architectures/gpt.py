@@ -27,6 +27,8 @@ class Gpt2Shape:
     tied: bool = True
     embedding_dropout: float = 0.1
     residual_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    activation: str = "gelu_new"
 
 
 def gpt2(config: Config) -> Model:
@@ -44,6 +46,8 @@ def gpt2(config: Config) -> Model:
         tied=config.flag("tie_word_embeddings", True),
         embedding_dropout=config.rate("embd_pdrop", 0.1),
         residual_dropout=config.rate("resid_pdrop", 0.1),
+        attention_dropout=config.rate("attn_pdrop", 0.1),
+        activation=config.word("activation_function", "gelu_new"),
     )
     config.done()
     return build_gpt2(shape)
@@ -69,14 +73,14 @@ def _gpt2_block(at: Scope, shape: Gpt2Shape) -> Part:
     first, second = at.norm_layer("ln_1", hidden), at.norm_layer("ln_2", hidden)
     inside = at.inside("attn")
     qkv = inside.linear("c_attn", hidden, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, bias=True, conv1d=True)
-    core = inside.attention(shape.heads, shape.kv_heads, shape.head_dim)
+    core = inside.attention(shape.heads, shape.kv_heads, shape.head_dim, dropout=shape.attention_dropout)
     out = inside.linear("c_proj", shape.heads * shape.head_dim, hidden, bias=True, conv1d=True)
     drop = inside.dropout("resid_dropout", hidden, rate)
     attention = inside.container((qkv, out, drop), (qkv, core, out, drop))
     inside = at.inside("mlp")
     up = inside.linear("c_fc", hidden, shape.ffn, bias=True, conv1d=True)
     down = inside.linear("c_proj", shape.ffn, hidden, bias=True, conv1d=True)
-    act = inside.activation("act", shape.ffn)
+    act = inside.activation("act", shape.ffn, shape.activation)
     drop = inside.dropout("dropout", hidden, rate)
     mlp = inside.container((up, down, act, drop), (up, act, down, drop))
     sums = at.add(hidden, "add_attention"), at.add(hidden, "add_mlp")

@@ -23,6 +23,7 @@ class _Shape:
     ffn: int
     bias: bool
     dropout: float
+    attention_dropout: float
     norm_first: bool
 
 
@@ -35,6 +36,7 @@ def opt(config: Config) -> Model:
         ffn=config.whole(FFN),
         bias=config.flag("enable_bias", True),
         dropout=config.rate("dropout", 0.1),
+        attention_dropout=config.rate("attention_dropout", 0.0),
         norm_first=config.flag("do_layer_norm_before", True),
     )
     positions = config.whole(POSITIONS, default=2048)
@@ -62,7 +64,7 @@ def _block(at: Scope, shape: _Shape) -> Part:
     k = attn.linear("k_proj", hidden, hidden, shape.bias, shares=True)
     v = attn.linear("v_proj", hidden, hidden, shape.bias, shares=True)
     out = attn.linear("out_proj", hidden, hidden, shape.bias)
-    core = attn.attention(shape.heads, shape.heads, shape.head_dim)
+    core = attn.attention(shape.heads, shape.heads, shape.head_dim, dropout=shape.attention_dropout)
     attention = attn.container((k, v, q, out), (q, k, v, core, out))
     act, up = at.activation("activation_fn", shape.ffn), at.linear("fc1", hidden, shape.ffn, shape.bias)
     down = at.linear("fc2", shape.ffn, hidden, shape.bias)

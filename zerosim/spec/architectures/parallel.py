@@ -54,7 +54,7 @@ def phi(config: Config) -> Model:
     config.multiple(HEADS, heads, KV_HEADS, kv_heads)
     ffn, tied, normed = config.whole(FFN), config.flag("tie_word_embeddings", False), config.flag("qk_layernorm", False)
     rates = config.rate("embd_pdrop", 0.0), config.rate("resid_pdrop", 0.0)
-    turned = int(head_dim * config.rate("partial_rotary_factor", 0.5))
+    turned, formula = int(head_dim * config.rate("partial_rotary_factor", 0.5)), config.word("hidden_act", "gelu_new")
     config.done()
 
     def attention_of(at: Scope) -> Part:
@@ -70,7 +70,7 @@ def phi(config: Config) -> Model:
     def block(at: Scope) -> Part:
         norm, drop = at.norm_layer("input_layernorm", hidden), at.dropout("resid_dropout", hidden, rates[1])
         inner = at.inside("mlp")
-        act = inner.activation("activation_fn", ffn)
+        act = inner.activation("activation_fn", ffn, formula)
         up, down = inner.linear("fc1", hidden, ffn, True), inner.linear("fc2", ffn, hidden, True)
         attention, mlp = attention_of(at.inside("self_attn")), inner.container((act, up, down), (up, act, down))
         sums = at.add(hidden, "add_attention"), at.add(hidden, "add_mlp")

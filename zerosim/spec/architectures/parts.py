@@ -65,8 +65,9 @@ class Scope(NamedTuple):
         parameters = self._parameters(name, weight=(width,), bias=(width,) if bias else None)
         return self._leaf(name, "norm_layer", parameters, rows * width)
 
-    def activation(self, name: str, width: int) -> Part:
-        return self._leaf(name, "activation", (), width)
+    def activation(self, name: str, width: int, kind: str = "") -> Part:
+        """`kind`: its name in transformers' ACT2FN, of which one is a formula of tensors."""
+        return self._leaf(name, "gelu_written_out" if kind == "gelu_new" else "activation", (), width)
 
     def dropout(self, name: str, width: int, rate: float) -> Part:
         """At rate 0 torch launches nothing and saves nothing, but the module's hooks fire: stage 3 prefetches there."""
@@ -116,10 +117,17 @@ class Scope(NamedTuple):
         return self._function("loss", "loss", vocabulary)
 
     def attention(
-        self, heads: int, kv_heads: int, head_dim: int, causal: bool = True, fp32_softmax: bool = False
+        self,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        causal: bool = True,
+        fp32_softmax: bool = False,
+        dropout: float = 0.0,
     ) -> Function:
+        """The core of attention; `dropout`: the rate at which its probabilities are dropped."""
         sizes = (heads * head_dim, heads, kv_heads, head_dim)
-        return Function(self._name("attention"), "attention", *sizes, causal, fp32_softmax)
+        return Function(self._name("attention"), "attention", *sizes, causal, dropout > 0, fp32_softmax)
 
     def rotary(self, heads: int, kv_heads: int, head_dim: int) -> Function:
         """The rotation of `head_dim` of the columns of each head."""

@@ -24,6 +24,7 @@ class _Shape:
     ffn: int
     buckets: int
     gated: bool
+    activation: str
     dropout: float
 
     @property
@@ -35,14 +36,15 @@ def t5(config: Config) -> Model:
     hidden, heads, vocabulary = config.hidden(), config.heads(), config.vocabulary()
     depth = config.layers(("num_layers", *LAYERS))
     decoders = config.layers(("num_decoder_layers",), default=depth)
-    projection = config.data.get("feed_forward_proj") or "relu"
+    projection = config.word("feed_forward_proj", "relu")
     shape = _Shape(
         hidden=hidden,
         heads=heads,
         head_dim=config.whole(("d_kv",), default=0) or config.multiple(HIDDEN, hidden, HEADS, heads),
         ffn=config.whole(FFN),
         buckets=config.whole(("relative_attention_num_buckets",), default=32),
-        gated=str(projection).startswith("gated"),
+        gated=projection.startswith("gated"),
+        activation="gelu_new" if projection == "gated-gelu" else projection,  # configuration_t5.py
         dropout=config.rate("dropout_rate", 0.1),
     )
     tied = config.flag("tie_word_embeddings", True)
@@ -81,7 +83,7 @@ def _attention(at: Scope, name: str, shape: _Shape, causal: bool, biased: bool =
     k = inner.linear("k", shape.hidden, shape.inner, shares=not crossed)
     v = inner.linear("v", shape.hidden, shape.inner, shares=True)
     o = inner.linear("o", shape.inner, shape.hidden)
-    core = inner.attention(shape.heads, shape.heads, shape.head_dim, causal)
+    core = inner.attention(shape.heads, shape.heads, shape.head_dim, causal, dropout=shape.dropout)
     bias = inner.relative_bias("relative_attention_bias", shape.buckets, shape.heads) if biased else None
     mixed = inner.container((q, k, v, o, bias), (q, k, v, bias, core, o))
     return at.container((mixed, norm, drop), (norm, mixed, drop, at.add(shape.hidden)))
@@ -89,7 +91,7 @@ def _attention(at: Scope, name: str, shape: _Shape, causal: bool, biased: bool =
 
 def _feed_forward(at: Scope, shape: _Shape) -> Part:
     inner = at.inside("DenseReluDense")
-    wo, act = inner.linear("wo", shape.ffn, shape.hidden), inner.activation("act", shape.ffn)
+    wo, act = inner.linear("wo", shape.ffn, shape.hidden), inner.activation("act", shape.ffn, shape.activation)
     between = inner.dropout("dropout", shape.ffn, shape.dropout)
     if shape.gated:
         gate = inner.linear("wi_0", shape.hidden, shape.ffn)

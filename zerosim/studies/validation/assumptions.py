@@ -1,0 +1,116 @@
+"""What is assumed where a row says nothing: one table (assumptions.yaml), and the list of what was taken of it.
+
+`Ledger.ask` answers a field and writes down that it was assumed; `Ledger.note` writes down what was concluded. Nothing
+is assumed anywhere else. Rule: conditions are words of a row's columns or of what was found out by then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import yaml
+
+from zerosim.spec.measured_row import Row
+
+Runtime = Literal["fsdp", "deepspeed", "ddp", "internevo", "megatron"]
+
+
+class CannotError(Exception):
+    """The row asks for something that cannot be built; its text is the reason."""
+
+
+class Program(NamedTuple):
+    """How a framework trains, apart from what a row says. `padded`: the vocabulary is a multiple of it.
+
+    `reduce`: dtype of gradients on FSDP's wire; `param` is that of the gathered parameters. `torch_optimizer`: its
+    optimizer is torch's, several kernels in a row. `gelu`: as transformers names it. `cross_entropy`: where it
+    is not as the kernels are. `whole_head`: all positions pass the head of a masked model.
+    """
+
+    name: str
+    runtime: Runtime
+    tree: str
+    dropout: float
+    kernels: str
+    attention: str
+    checkpointing: str
+    sync: bool = False
+    reduce: str = "param"
+    torch_optimizer: bool = False
+    positions: str = "model"
+    padded: int = 1
+    ffn_multiple: int = 1
+    clipping: float = 1.0
+    whole_head: bool = True
+    checkpoint_function: str = "torch"
+    cross_entropy: str | None = None
+    gelu: str = "gelu"
+
+
+class Entry(NamedTuple):
+    """One assumption: the value of a field where all words of `when` are found."""
+
+    field: str
+    when: Mapping[str, str]
+    value: Any
+    why: str
+    grade: str
+    source: str
+
+    def holds(self, facts: Mapping[str, str]) -> bool:
+        """Whether all its conditions do."""
+        return all(re.search(words, facts.get(name, ""), re.IGNORECASE) for name, words in self.when.items())
+
+
+class Ledger:
+    """What had to be assumed of one row, in order."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self._told: dict[str, None] = {}
+        for column in sorted(row.guessed):
+            self.note(f"{column.replace('_', ' ')} {getattr(row, column):g} (the table's guess)")
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All of it, each once."""
+        return tuple(self._told)
+
+    def note(self, text: str) -> None:
+        """Something concluded."""
+        self._told[text] = None
+
+    def ask(self, field: str, **known: object) -> Any:
+        """What is assumed for a field."""
+        facts = {**self.row.raw, **{name: str(value) for name, value in known.items()}}
+        found = next(entry for entry in entries() if entry.field == field and entry.holds(facts))
+        self.note(f"{field.replace('_', ' ')} {found.value} ({found.why})")
+        return found.value
+
+
+def program_of(row: Row) -> Program:
+    """How the framework of a row trains."""
+    words = row.framework
+    for entry in _table()["programs"]:
+        without = entry.get("unless")
+        if re.search(entry["words"], words, re.IGNORECASE) and not (without and re.search(without, words, re.I)):
+            return Program(**{name: value for name, value in entry.items() if name not in ("words", "unless")})
+    raise AssertionError("the last program is of any framework")
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All assumptions, in the order of their weight."""
+    return tuple(Entry(**entry) for entry in _table()["fields"])
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    text = files(__package__).joinpath("assumptions.yaml").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return MappingProxyType(loaded)

@@ -1,0 +1,181 @@
+"""What is asked of one process at a time: a row's numbers as they are predicted, or the factor that it tells.
+
+Answers are plain values that can be sent between processes. Whatever goes wrong with a row is its answer: a row is
+never dropped. `factor` stands for the catalogue's rates of kernels (`zerosim calibrate`), nothing else is ever set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from zerosim.errors import ZerosimError
+from zerosim.scenario import Scenario
+from zerosim.spec.calibration import EVERY_GPU, Calibration, Compute
+from zerosim.spec.measured_row import Row, row_of
+from zerosim.studies.calibration_step import fit_step
+from zerosim.studies.sweep_questions import defect
+from zerosim.studies.uncertainty import interval
+from zerosim.studies.validation.case import Case, Metric, MetricName, Refused
+from zerosim.studies.validation.cases import case_of
+from zerosim.studies.validation.formula import flops_over_peak
+from zerosim.studies.validation.repeated import Played, play_whole
+from zerosim.studies.validation.shares import Shares, held, shares
+from zerosim.views import Summary
+from zerosim.views.summary import TierUse
+
+
+class Question(NamedTuple):
+    """The cells of a row, to be predicted with a factor or as shipped; or, with `fit`, the factor that its measured
+    step tells. `samples`: of what is uncertain, for a band; 0 for none."""
+
+    cells: Mapping[str, str]
+    factor: float | None = None
+    fit: bool = False
+    samples: int = 0
+
+
+def asked(row: Row, factor: float | None = None, fit: bool = False, samples: int = 0) -> Question:
+    """A question in plain values, which can be sent between processes."""
+    return Question(dict(row.raw), factor, fit, samples)
+
+
+class Pair(NamedTuple):
+    """A metric as it was measured and as it is predicted."""
+
+    metric: MetricName
+    measured: float
+    slack: float
+    predicted: float
+
+    @property
+    def error(self) -> float | None:
+        """predicted / measured - 1; None where nothing was measured and something is predicted."""
+        if self.measured:
+            return self.predicted / self.measured - 1
+        return None if self.predicted else 0.0
+
+
+class Band(NamedTuple):
+    """The tenth and the ninetieth percentile of what a step may take, as far as the catalogue's grades tell."""
+
+    p10: float
+    p90: float
+
+    def holds(self, measured: float, slack: float = 0.0) -> bool:
+        """Whether what was measured is inside, as widely as its source tells it."""
+        return self.p10 <= measured * (1 + slack) and measured * (1 - slack) <= self.p90
+
+
+class Prediction(NamedTuple):
+    """A row played. `shares` of the step, `held`: of the GPU's peak. `fullness`: the peak of the fullest tier over its
+    capacity. `formula_seconds`: the FLOPs of the step over the peak rate, which is what the simplest of estimators
+    says. `band` where it was asked for."""
+
+    pairs: tuple[Pair, ...]
+    assumptions: tuple[str, ...]
+    shares: Shares
+    held: Shares
+    fullness: float
+    formula_seconds: float
+    nodes: int
+    gpus: int
+    band: Band | None = None
+
+
+class Fitted(NamedTuple):
+    """The factor with which the step takes as long as it was measured."""
+
+    factor: float
+
+
+class Unplayed(NamedTuple):
+    """Nothing predicted or fitted, and why."""
+
+    reason: str
+
+
+Answer = Prediction | Fitted | Unplayed
+
+
+def answer(question: Question) -> Answer:
+    """Whatever goes wrong is told."""
+    try:
+        case = case_of(row_of(question.cells))
+        if isinstance(case, Refused):
+            return Unplayed(case.reason)
+        return fitted(case) if question.fit else predicted(case, question.factor, question.samples)
+    except ZerosimError as error:
+        return Unplayed("; ".join(str(error).splitlines()))
+    except Exception as error:
+        return Unplayed(defect(error))
+
+
+def fitted(case: Case) -> Answer:
+    """The factor of the case's measured step."""
+    seconds = next((metric.measured for metric in case.metrics if metric.name == "step_seconds"), None)
+    if seconds is None:
+        return Unplayed("no step time was measured")
+    whole = play_whole(case.scenario)
+    return Fitted(fit_step(whole.scenario, seconds / whole.longer, "").entry.factor)
+
+
+def predicted(case: Case, factor: float | None = None, samples: int = 0) -> Prediction:
+    """All metrics of a case; with `samples` the band of its step, too."""
+    whole = play_whole(_at(case.scenario, factor))
+    summary = whole.summary
+    speedup = play_whole(_at(case.other, factor)).step_seconds / whole.step_seconds if case.other else 1.0
+    pairs = tuple(Pair(*metric, _value(metric, whole, speedup)) for metric in case.metrics)
+    return Prediction(
+        pairs=pairs,
+        assumptions=case.assumptions,
+        shares=shares(whole.timeline, summary),
+        held=held(summary),
+        fullness=_fullness(summary),
+        formula_seconds=flops_over_peak(summary, whole.scenario.training) * whole.micro_steps,
+        nodes=summary.nodes,
+        gpus=summary.world_size,
+        band=_band(whole, samples) if samples else None,
+    )
+
+
+def _band(whole: Played, samples: int) -> Band:
+    found = interval(whole.scenario, samples)
+    return Band(found.p10 * whole.longer, found.p90 * whole.longer)
+
+
+def _at(scenario: Scenario, factor: float | None) -> Scenario:
+    if factor is None:
+        return scenario
+    entry = Calibration("", compute=(Compute(EVERY_GPU, factor, "one measured step"),))
+    return scenario.replace(calibration=(scenario.calibration or Calibration("")).merged(entry))
+
+
+def _value(metric: Metric, whole: Played, speedup: float) -> float:
+    if metric.name in _SECONDS:
+        return _SECONDS[metric.name](whole)
+    return speedup if metric.name == "speedup" else _VALUES[metric.name](whole.summary)
+
+
+def _gpu(summary: Summary) -> TierUse:
+    return summary.memory["gpu"]
+
+
+_SECONDS: Mapping[MetricName, Callable[[Played], float]] = {
+    "step_seconds": lambda whole: whole.step_seconds,
+    "forward_seconds": lambda whole: whole.phases["forward"],
+    "backward_seconds": lambda whole: whole.phases["backward"],
+    "optimizer_seconds": lambda whole: whole.phases["optimizer"],
+}
+_VALUES: Mapping[MetricName, Callable[[Summary], float]] = {
+    "peak_memory_bytes": lambda s: _gpu(s).reserved_bytes or _gpu(s).peak_bytes,
+    "allocated_memory_bytes": lambda s: _gpu(s).allocated_bytes,
+    "active_memory_bytes": lambda s: _gpu(s).busy_bytes - _gpu(s).overhead_bytes,
+    "reserved_memory_bytes": lambda s: (_gpu(s).reserved_bytes or _gpu(s).peak_bytes) - _gpu(s).overhead_bytes,
+    "fits": lambda s: float(s.fits),
+}
+
+
+def _fullness(summary: Summary) -> float:
+    tiers = summary.memory.values()
+    return max((tier.peak_bytes / tier.capacity_bytes for tier in tiers if tier.capacity_bytes), default=0.0)

@@ -1,0 +1,42 @@
+"""Which rows of a table are asked for: by study, strategy, GPU or quality, as they are called in its groups.
+
+A strategy or a GPU may be told by the beginning of its name, so that `A100` is every A100; letters may be small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.spec.document import shown
+from zerosim.studies.validation.lines import Labels
+
+WHOLE = ("study", "quality")  # whose names are told whole
+
+Asked = Mapping[str, Sequence[str]]
+
+
+def check(asked: Asked, there: Iterable[Labels]) -> None:
+    """Every name is of some row, or all that are not are told; and some row is asked for."""
+    known = tuple(there)
+    has = {kind: sorted({getattr(each, kind) for each in known}) for kind in asked}
+    wrong = [
+        Problem(f"--{kind}", "", shown(name), f"one of {', '.join(has[kind])}", nearest(name, has[kind]))
+        for kind, names in asked.items()
+        for name in names
+        if not any(_is(kind, name, each) for each in has[kind])
+    ]
+    if not wrong and not any(wanted(asked, each) for each in known):
+        wrong.append(Problem("rows", "", "none that is all of what is asked for", "filters that one row passes"))
+    if wrong:
+        raise InputError(wrong)
+
+
+def wanted(asked: Asked, labels: Labels) -> bool:
+    """Whether a row is asked for: of each kind that is named at all, one of the names."""
+    return all(any(_is(kind, name, getattr(labels, kind)) for name in names) for kind, names in asked.items() if names)
+
+
+def _is(kind: str, name: str, label: str) -> bool:
+    name, label = name.lower(), label.lower()
+    return name == label if kind in WHOLE else label.startswith(name)
