@@ -13,6 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.quick_host import quick_host
 from zerosim.costs import Priced, price
 from zerosim.costs.bounds import Wire, busy_seconds, least_seconds, wire_bytes
 from zerosim.engine import play
@@ -276,15 +277,16 @@ def test_where_communication_binds_stage_1_is_quicker_and_stage_2_smaller(
     overlap: bool, bucket: int, accumulation: int
 ) -> None:
     """Stage 2 reduces in every micro-step what stage 1 holds until the last."""
-    first, second = (
-        simulate(
-            question(
-                ("ethernet-10g-a100", 2), stage, training={"gradient_accumulation_steps": accumulation},
-                overlap_comm=overlap, reduce_bucket_size=bucket,
+    with quick_host():
+        first, second = (
+            simulate(
+                question(
+                    ("ethernet-10g-a100", 2), stage, training={"gradient_accumulation_steps": accumulation},
+                    overlap_comm=overlap, reduce_bucket_size=bucket,
+                )
             )
-        )
-        for stage in (1, 2)
-    )  # fmt: skip
+            for stage in (1, 2)
+        )  # fmt: skip
     assert breakdown(second).exposed_communication > 0.5 * second.makespan
     assert first.makespan <= second.makespan
     assert memory(first)["gpu"].peak >= memory(second)["gpu"].peak
