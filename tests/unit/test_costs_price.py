@@ -68,7 +68,7 @@ def test_host_time_counts_calls() -> None:
     calls = HostCalls(2, 1, gradient_hooks=1, module_hooks=1, hook_parameters=4, reads=1, model_kernels=3)
     op = Op(0, "op", "compute", None, host=calls)
     found = price([Step((op,), (), frozenset(), {}, 1)], switched("a100_sxm_80")).demands["all"][0]
-    assert found.host == pytest.approx(1e-6 * (2 * 10 + 40 + 50 + 100 + 4 * 20 + 10 + 3 * 45))
+    assert found.host == pytest.approx(1e-6 * (2 * 10 + 30 + 50 + 100 + 4 * 20 + 10 + 3 * 45))
     assert (found.latency, found.uses) == (0.0, ())
 
 
