@@ -10,7 +10,6 @@ import pytest
 
 from zerosim.report.validation import markdown
 from zerosim.spec.measured_row import read_rows
-from zerosim.studies.processes import cores
 from zerosim.studies.validation.groups import Group
 from zerosim.studies.validation.validate import Validation, validate
 
@@ -21,7 +20,7 @@ TOLD_WRONG = {"zerooffload-066"}  # one row that ran out of memory: its recomput
 @cache
 def validation() -> Validation:
     path = Path(str(files("zerosim.catalog").joinpath("published", "training.csv")))
-    return validate(read_rows(path), path.name, calibrated=True, processes=cores())
+    return validate(read_rows(path), path.name, calibrated=True)
 
 
 def group(name: str) -> Group:
