@@ -10,7 +10,8 @@ from zerosim.spec.architectures.parts import Scope
 from zerosim.spec.model import Function
 from zerosim.spec.training import Training
 from zerosim.step import Attention, Pass
-from zerosim.strategies.kernels import Work, shape_of, work_of
+from zerosim.strategies.kernels import work_of
+from zerosim.strategies.work import Work, shape_of
 
 HEADS, SEQUENCE, WIDTH = 4, 128, 16
 SCORES = HEADS * SEQUENCE**2

@@ -74,7 +74,6 @@ def validate(
     say is assumed, and told.
     """
     from zerosim.report.rows import check_format
-    from zerosim.report.validation import markdown, render_validation
     from zerosim.spec.measured_row import read_rows
     from zerosim.studies.processes import cores
     from zerosim.studies.validation.lines import labels
@@ -100,10 +99,7 @@ def validate(
     answer = found.as_json(worst, peers)
     if out is not None:
         _write(Path(out), answer["rows"])
-    if as_json:
-        print_json(answer)
-    else:
-        print_text(markdown(answer) if as_table else render_validation(answer, width()))
+    _print(answer, as_json, as_table)
     if not answer["rows"]:
         raise InputError([Problem(file or PUBLISHED[-1], found="no row that can be played", expected="at least one")])
 
@@ -112,6 +108,15 @@ def _path(file: str | None) -> Path:
     from importlib.resources import files
 
     return Path(file) if file is not None else Path(str(files("zerosim.catalog").joinpath(*PUBLISHED)))
+
+
+def _print(answer: Mapping[str, Any], as_json: bool, as_table: bool) -> None:
+    from zerosim.report.validation import markdown, render_validation
+
+    if as_json:
+        print_json(answer)
+    else:
+        print_text(markdown(answer) if as_table else render_validation(answer, width()))
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,8 +17,8 @@ from zerosim.step import COMPUTE, DTYPE_BYTES, Group, HostCalls, Pass, Slice, St
 from zerosim.strategies.activations import Activations
 from zerosim.strategies.builder import Builder
 from zerosim.strategies.events import AGAIN, GRADIENT, LEFT, POST, PRE, RUN, Event, micro_step
-from zerosim.strategies.kernels import Kernel
 from zerosim.strategies.network import Node, compile_network
+from zerosim.strategies.work import Kernel
 
 DATA_PARALLEL = "dp"
 STEADY = 2  # micro-steps 1 and 2 are equal: the first whose past is a micro-step like itself is 2, and 3 repeats it

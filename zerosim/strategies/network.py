@@ -15,7 +15,8 @@ from typing import TypeVar
 from zerosim.spec.model import Function, Model, Module
 from zerosim.spec.training import Training
 from zerosim.step import Attention, Matmul
-from zerosim.strategies.kernels import Shape, Work, shape_of, work_of
+from zerosim.strategies.kernels import work_of
+from zerosim.strategies.work import Shape, Work, shape_of
 
 T = TypeVar("T")
 

@@ -130,8 +130,6 @@ def _checkpointing(row: Row, program: Program, ledger: Ledger) -> str:
     if not re.search(_UNKNOWN, words):
         for pattern, name in _CHECKPOINTING:
             if re.search(pattern, words):
-                if name == "full" and row.says(r"\bunfused", "attn_kernel") and program.name == "Megatron-DeepSpeed":
-                    return str(ledger.ask("recomputation"))
                 return "operators" if name == "selective" and program.checkpointing == "operators" else name
     ledger.note(f"activation checkpointing {program.checkpointing} (usual in {program.name})")
     return program.checkpointing
