@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.measured import COLUMNS, SMALL
-from zerosim.spec.measured_row import number, row_of
+from zerosim.spec.measured_numbers import GBPS, MEMORY, NUMBER, SHARE, TIME, TOKENS, WHOLE, Form, printed, read_number
+from zerosim.spec.measured_row import row_of
 from zerosim.studies.validation.case import METRICS, Case, Refused
 from zerosim.studies.validation.cases import case_of
 
@@ -26,10 +27,28 @@ cells = st.sampled_from(WORDS) | st.text(max_size=20) | st.integers(-9, 10**9).m
 mangled = st.dictionaries(st.sampled_from(COLUMNS), cells, max_size=8)
 
 
-@given(st.text(max_size=30) | cells)
-def test_a_number_is_positive_and_finite_or_none(text: str) -> None:
-    value = number(text)
-    assert value is None or (value > 0 and math.isfinite(value))
+FORMS = st.sampled_from((NUMBER, WHOLE, TOKENS, TIME, MEMORY, SHARE, GBPS))
+
+
+@given(st.text(max_size=30) | cells, FORMS)
+def test_a_number_is_positive_and_finite_or_none(text: str, form: Form) -> None:
+    value, guessed, unread = read_number(text, form)
+    assert value is None or (value > 0 and math.isfinite(value) and not unread)
+    assert not guessed or value is not None
+    assert printed(text) is None or printed(text) >= (0, 0)  # type: ignore[operator]
+
+
+@given(st.integers(1, 10**9), st.sampled_from(("", " GPUs", " (as told)", ".0")))
+def test_a_whole_number_is_read_as_it_is(number: int, after: str) -> None:
+    assert read_number(f"{number}{after}", WHOLE).value == number
+    assert read_number(f"{number:,}{after}", WHOLE).value == number
+
+
+@given(st.floats(1e-6, 1e6), st.sampled_from((("ms", 1e-3), (" s", 1.0), (" min", 60.0))))
+def test_a_unit_scales(number: float, unit: tuple[str, float]) -> None:
+    read = read_number(f"{number!r}{unit[0]}", TIME).value
+    assert read is not None
+    assert math.isclose(read, number * unit[1], rel_tol=1e-12)
 
 
 @settings(max_examples=300, deadline=None)

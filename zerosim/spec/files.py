@@ -21,7 +21,7 @@ _MARKS = (
 )
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str | Path, expected: str = "YAML or JSON") -> str:
     """The text of a file, without a byte order mark. An empty file is a mistake: nothing can be meant by it."""
     try:
         text = read_bytes(path).decode("utf-8-sig")
@@ -29,7 +29,7 @@ def read_text(path: str | Path) -> str:
         found = f"byte {error.object[error.start]:#04x} at offset {error.start}, which is no text"
         raise InputError([Problem(_shown(path), found=found, expected="UTF-8")]) from None
     if not text.strip():
-        raise InputError([Problem(_shown(path), found="an empty file", expected="YAML or JSON", line=1, column=1)])
+        raise InputError([Problem(_shown(path), found="an empty file", expected=expected, line=1, column=1)])
     return text
 
 
