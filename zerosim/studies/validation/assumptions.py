@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from zerosim.spec.document import shown
 from zerosim.spec.measured_row import Row
 
 Runtime = Literal["fsdp", "deepspeed", "ddp", "internevo", "megatron"]
@@ -29,7 +30,8 @@ class Program(NamedTuple):
 
     `reduce`: dtype of gradients on FSDP's wire; `param` is that of the gathered parameters. `torch_optimizer`: its
     optimizer is torch's, several kernels in a row. `gelu`: as transformers names it. `cross_entropy`: where it
-    is not as the kernels are. `whole_head`: all positions pass the head of a masked model.
+    is not as the kernels are. `whole_head`: all positions pass the head of a masked model. `transformer`: the tree of a
+    model that is called a Transformer and no more.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Program(NamedTuple):
     checkpoint_function: str = "torch"
     cross_entropy: str | None = None
     gelu: str = "gelu"
+    transformer: str = ""
 
 
 class Entry(NamedTuple):
@@ -73,6 +76,8 @@ class Ledger:
     def __init__(self, row: Row) -> None:
         self.row = row
         self._told: dict[str, None] = {}
+        for column in row.unread:
+            self.unread(column)
         for column in sorted(row.guessed):
             self.note(f"{column.replace('_', ' ')} {getattr(row, column):g} (the table's guess)")
 
@@ -85,12 +90,21 @@ class Ledger:
         """Something concluded."""
         self._told[text] = None
 
+    def unread(self, column: str) -> None:
+        """Something told in a column that is not understood."""
+        self.note(unread(self.row, column))
+
     def ask(self, field: str, **known: object) -> Any:
         """What is assumed for a field."""
         facts = {**self.row.raw, **{name: str(value) for name, value in known.items()}}
         found = next(entry for entry in entries() if entry.field == field and entry.holds(facts))
         self.note(f"{field.replace('_', ' ')} {found.value} ({found.why})")
         return found.value
+
+
+def unread(row: Row, column: str) -> str:
+    """What is said of a cell that tells something which nobody understands."""
+    return f"{column}: found {shown(row.raw.get(column, '').strip())}, not read"
 
 
 def program_of(row: Row) -> Program:

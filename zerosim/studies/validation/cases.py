@@ -13,7 +13,7 @@ from zerosim.errors import ZerosimError
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.spec.measured_row import Row
 from zerosim.studies.validation.asked import Plan
-from zerosim.studies.validation.assumptions import CannotError, Ledger, program_of
+from zerosim.studies.validation.assumptions import CannotError, Ledger, program_of, unread
 from zerosim.studies.validation.case import Case, Refused
 from zerosim.studies.validation.metrics import Run, metrics_of
 from zerosim.studies.validation.row_machine import Machine, machine_of
@@ -27,9 +27,14 @@ def case_of(row: Row) -> Case | Refused:
     try:
         return _case(row)
     except CannotError as reason:
-        return Refused(row, str(reason))
+        return Refused(row, _with_unread(row, str(reason)))
     except ZerosimError as error:
-        return Refused(row, " ".join(str(error).split()))
+        return Refused(row, _with_unread(row, " ".join(str(error).split())))
+
+
+def _with_unread(row: Row, reason: str) -> str:
+    """The reason, and what the row may have said of it that nobody understood."""
+    return "; ".join((reason, *(unread(row, column) for column in row.unread)))
 
 
 def _case(row: Row) -> Case:

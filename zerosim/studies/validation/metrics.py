@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zerosim import catalog
+from zerosim.spec.measured_columns import BY_NAME
+from zerosim.spec.measured_numbers import printed, range_width
 from zerosim.spec.measured_row import Row
 from zerosim.studies.validation.assumptions import Ledger
 from zerosim.studies.validation.case import Metric, MetricName
 from zerosim.studies.validation.flops import Counted, counted, flops_of_step
 from zerosim.studies.validation.row_model import Sized, parameters
 from zerosim.studies.validation.row_training import Batch
+from zerosim.studies.validation.words import denied, said
 
 GIB, MIB, TERA = 2.0**30, 2.0**20, 1e12
+_OUT = r"\booms?\b|\boomed\b|out[- _]of[- _]memory"
+_RAN = r"\s*(ran|runs?|ok|okay|yes|true|success\w*|succeeded|complete\w*|finish\w*|passe[sd]|pass|fits?|trained|done)\b"
 _FIGURE = 0.01  # of a value: how well a bar can be read; a choice
 _MEMORY: tuple[tuple[str, MetricName], ...] = (
     (r"nvidia-smi|driver", "peak_memory_bytes"),
@@ -46,8 +51,7 @@ def metrics_of(row: Row, run: Run, ledger: Ledger) -> tuple[Metric, ...]:
 
 
 def _metrics(row: Row, run: Run, ledger: Ledger) -> Iterator[Metric]:
-    failed = re.search(r"oom|out[- ]of[- ]memory", row.outcome, re.IGNORECASE) is not None
-    if failed:
+    if said(_OUT, row.outcome):
         yield Metric("fits", 0.0)
         return
     step = step_of(row, run, ledger)
@@ -65,8 +69,10 @@ def _metrics(row: Row, run: Run, ledger: Ledger) -> Iterator[Metric]:
     for key, value in row.told.items():
         if re.match(r"speedup_(overlap|prefetch)\w*_on_over_off", key) and (ratio := _number(value)):
             yield Metric("speedup", ratio, _reading(row, "metric_other", ratio))
-    if re.match(r"ran|ok|yes|success|$", row.outcome, re.IGNORECASE):
+    if re.match(_RAN, row.outcome, re.IGNORECASE) or denied(_OUT, row.outcome):
         yield Metric("fits", 1.0)
+    elif row.outcome:
+        ledger.unread("outcome")
 
 
 def step_of(row: Row, run: Run, ledger: Ledger) -> Metric | None:
@@ -83,13 +89,25 @@ def step_of(row: Row, run: Run, ledger: Ledger) -> Metric | None:
     if rate := row.tflops_per_gpu:
         flops = _flops(counted(row.tflops_definition, run.recomputed), row, run, ledger)
         return Metric("step_seconds", flops / (rate * TERA), _slack(row, "tflops_per_gpu", rate))
-    if share := row.mfu or row.hfu:
-        share = share / 100 if share > 1 else share
-        count = Counted("parameters", True, 3 if row.mfu or not run.recomputed else 4)
-        peak = catalog.gpu(run.device).peak_flops.get(run.arithmetic)
-        if peak:
-            return Metric("step_seconds", _flops(count, row, run, ledger) / (share * peak), _slack(row, "mfu", share))
-    return None
+    return _of_share(row, run, ledger)
+
+
+def _of_share(row: Row, run: Run, ledger: Ledger) -> Metric | None:
+    """By MFU or HFU, of a GPU that has a peak at that precision."""
+    share, column = (row.mfu, "mfu") if row.mfu else (row.hfu, "hfu")
+    if not share:
+        return None
+    peak = catalog.gpu(run.device).peak_flops.get(run.arithmetic)
+    if not peak:
+        ledger.note(f"{column} not read: {catalog.gpu(run.device).name} has no peak at {run.arithmetic}")
+        return None
+    count = Counted("parameters", True, 3 if row.mfu or not run.recomputed else 4)
+    shown = printed(row.raw.get(column, ""))
+    return Metric(
+        "step_seconds",
+        _flops(count, row, run, ledger) / (share * peak),
+        _slack(row, column, shown[0] if shown else share),
+    )
 
 
 def _flops(count: Counted, row: Row, run: Run, ledger: Ledger) -> float:
@@ -98,8 +116,7 @@ def _flops(count: Counted, row: Row, run: Run, ledger: Ledger) -> float:
         count = count._replace(formula="parameters")
         ledger.note("TFLOP/s counted by parameters and attention")
     elif not count.sure:
-        how = "with" if count.passes > 3 else "without"
-        ledger.note(f"TFLOP/s by Megatron's formula, {how} recomputation")
+        ledger.note(f"TFLOP/s by {count.told}")
     shape, sequences = run.sized.shape, run.batch.micro * run.batch.accumulation
     whole = flops_of_step(count, shape, row.parameters or parameters(shape), sequences, run.sized.sequence_length)
     return whole * run.replicas / run.gpus
@@ -111,7 +128,8 @@ def _memory(row: Row, ledger: Ledger) -> Iterator[Metric]:
     if row.peak_memory_gb is None:
         return
     held = _held(words, row, ledger)
-    yield Metric(held, row.peak_memory_gb * _unit(words), _slack(row, "peak_mem_gb", row.peak_memory_gb))
+    unit = _unit(words, row, ledger)
+    yield Metric(held, row.peak_memory_gb * unit, _slack(row, "peak_mem_gb", row.peak_memory_gb))
     more = _number(row.told.get("reserved_gib", "")) or _reserved(words)
     if more and held != "reserved_memory_bytes":
         yield Metric("reserved_memory_bytes", more * GIB)
@@ -133,11 +151,17 @@ def _held(words: str, row: Row, ledger: Ledger) -> MetricName:
     return "allocated_memory_bytes"
 
 
-def _unit(words: str) -> float:
+def _unit(words: str, row: Row, ledger: Ledger) -> float:
     """Bytes of one: torch's programs print bytes / 1024^3, whatever they call it."""
+    if re.search(r"[GM]iB", row.raw.get("peak_mem_gb", ""), re.IGNORECASE):
+        return GIB
     if re.search(r"MiB ?/ ?1000", words):
         return 1000 * MIB
-    return 1e9 if re.search(r"10\^9|1e9|decimal|MB ?/ ?1000", words) else GIB
+    if re.search(r"10\^9|1e9|decimal|MB ?/ ?1000", words):
+        return 1e9
+    if not re.search(r"GiB|/ ?1024|2\^30", words):
+        ledger.note("peak memory in GiB, which torch's programs print as GB")
+    return GIB
 
 
 # --- what the source leaves open ---
@@ -148,14 +172,18 @@ def _slack(row: Row, column: str, value: float) -> float:
     if told and (hit := re.match(r"([\d.]+)-([\d.]+)$", told)):
         low, high = _number(hit[1]), _number(hit[2])
         if low and high:
-            return max(abs(high - low) / (high + low), _digits(row, column, value))
-    return max(_digits(row, column, value), _reading(row, column, value))
+            return max(abs(high - low) / (high + low), _digits(row, column))
+    return max(_digits(row, column), _reading(row, column, value))
 
 
-def _digits(row: Row, column: str, value: float) -> float:
-    """Half of the last digit that is printed."""
-    hit = re.match(r"\s*~?\d[\d,]*(?:\.(\d+))?\s*$", row.raw.get(column, ""))
-    return 0.5 * 10.0 ** -len(hit[1] or "") / value if hit else 0.0
+def _digits(row: Row, column: str) -> float:
+    """Half of the last digit that is printed over the number, or half of a printed range over its middle."""
+    text = row.raw.get(column, "")
+    form = BY_NAME[column].form
+    if form is not None and (width := range_width(text, form)):
+        return width
+    number = printed(text)
+    return number[1] / number[0] if number and number[0] > 0 else 0.0
 
 
 def _reading(row: Row, column: str, value: float) -> float:
@@ -163,8 +191,8 @@ def _reading(row: Row, column: str, value: float) -> float:
     if not re.search(r"figure", row.confidence, re.IGNORECASE):
         return 0.0
     hit = re.search(r"\+-\s?(\d*\.?\d+)", row.notes)
-    said = _number(row.told.get("reading_error", "")) or (_number(hit[1]) if hit else None)
-    return min(said / value, 1.0) if said else _FIGURE
+    known = _number(row.told.get("reading_error", "")) or (_number(hit[1]) if hit else None)
+    return min(known / value, 1.0) if known else _FIGURE
 
 
 def _number(text: str) -> float | None:

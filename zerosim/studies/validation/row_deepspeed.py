@@ -17,9 +17,9 @@ _LAST_WITH_MICS = {"deepspeed": "0.14.5"}
 
 def deepspeed(asked: Asked) -> Plan:
     zero = _zero(asked)
-    if asked.offloads.optimizer != "none" and asked.stage > 0:
+    if asked.offloads.optimizer != "none":
         zero["offload_optimizer"] = _tier(asked.offloads.optimizer)
-    if asked.offloads.parameters != "none" and asked.stage == 3:
+    if asked.offloads.parameters != "none":
         zero["offload_param"] = _tier(asked.offloads.parameters)
     settings: dict[str, Any] = {"zero_optimization": zero, "gradient_clipping": asked.program.clipping}
     half = asked.precision.name

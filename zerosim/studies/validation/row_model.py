@@ -26,7 +26,7 @@ _OTHERS = (  # words in a model's name, and what it is
 )
 _FAMILIES = (
     (r"bert", "bert"),
-    (r"\bt5|encoder[- ]decoder|seq2seq|demo transformer|\bbart\b", "t5"),
+    (r"\bt5|encoder[- ]decoder|seq2seq|\bbart\b", "t5"),
     (r"llama|mistral|intern-?lm|qwen|baichuan|\byi\b|vicuna|alpaca|gemma|olmo|phi-?3|smollm|starling", "llama"),
     (r"gpt|opt\b|opt-|mpt|bloom|turing|megatron|pythia|neox|falcon|\blm\b", "gpt2"),
 )
@@ -64,7 +64,7 @@ def model_of(row: Row, program: Program, ledger: Ledger) -> Sized:
     for words, what in _OTHERS:
         if re.search(words, called, re.IGNORECASE):
             raise CannotError(f"{called.strip()} is {what}")
-    family = next((name for words, name in _FAMILIES if re.search(words, called, re.I)), "") or program.tree
+    family = _family(called, program, ledger)
     length = row.sequence_length or _of_tokens(row) or int(ledger.ask("sequence_length", family=family))
     public = _public(row)
     if public and (row.layers is None or row.hidden is None or family == "t5"):
@@ -74,6 +74,16 @@ def model_of(row: Row, program: Program, ledger: Ledger) -> Sized:
     if family == "bert" and not program.whole_head:
         ledger.note("no masked-language-model head, as few positions pass it")
     return Sized(_config(shape, program, row), shape, length)
+
+
+def _family(called: str, program: Program, ledger: Ledger) -> str:
+    """By the words of its name, else by what its program trains."""
+    if family := next((name for words, name in _FAMILIES if re.search(words, called, re.IGNORECASE)), ""):
+        return family
+    bare = program.transformer and re.search(r"\btransformer\b", called, re.IGNORECASE)
+    family = program.transformer if bare else program.tree
+    ledger.note(f"a model like {family}, as {program.name} trains them; its name says no more")
+    return family
 
 
 def _of_tokens(row: Row) -> int | None:
@@ -125,7 +135,8 @@ def _size(
     if layers and hidden:
         return layers, hidden
     if parameters is None:
-        raise CannotError("neither its layers and hidden size nor its parameters are told")
+        names = "n_layers and hidden, or params"
+        raise CannotError(f"neither its layers and hidden size nor its parameters are told: {names}")
     if hidden:
         layers = max(1, round((parameters - vocabulary * hidden) / (12 * hidden**2)))
     elif layers:

@@ -16,11 +16,18 @@ from zerosim.studies.validation.row_deepspeed import deepspeed
 from zerosim.studies.validation.row_fsdp import fsdp
 from zerosim.studies.validation.row_machine import Machine
 from zerosim.studies.validation.row_training import Chosen, Precision
+from zerosim.studies.validation.words import said
 
 _WITHOUT_DEEPSPEED = r"no ds\b|without deepspeed|baseline \(no|\btorch ddp|^pytorch|native"
-_MODEL_PARALLEL = (
-    r"\b(tp|cp|ep|sp)\s?[=:]?\s?([2-9]|[1-9]\d+)\b|tensor[- ]parallel|context[- ]parallel|sequence[- ]parallel|"
-    r"expert[- ]parallel|ulysses|\b[23]d\b|layer-?wise"
+_SPREAD = (
+    r"\b(tp|cp|ep|sp)\s?[=:]?\s?([2-9]|[1-9]\d+)\b|"
+    r"(tensor|context|sequence|expert)[-_ ](model[-_ ])?parallel(ism)?([-_ ](size|degree))?(?!\W{0,3}1\b)|ulysses"
+)
+_MODEL_PARALLEL = rf"{_SPREAD}|\b[23]d\b|layer-?wise"
+_OTHER_WORK = (  # words of the strategy and the flags, and what is trained then
+    (r"\bmoe\b|mixture[- ]of[- ]experts|\b\d+ experts|num_experts", "a mixture of experts"),
+    (r"\b(q?lora|dora|adapters?|peft|prefix[- ]tuning|ia3)\b", "adapters only"),
+    (r"\b(frozen|freez\w+)\b", "a part of the model only"),
 )
 _TINY_BUCKET_MB = 1e-6  # bucket_cap_mb=0: each gradient is reduced alone
 
@@ -29,21 +36,43 @@ def strategy_of(
     row: Row, program: Program, machine: Machine, precision: Precision, optimizer: Chosen, ledger: Ledger
 ) -> Plan:
     """The strategy, or CannotError."""
-    if (row.tensor_parallel or 1) > 1 or row.says(_MODEL_PARALLEL, *WORDS):
+    words = " ; ".join(row.raw.get(column, "") for column in WORDS)
+    if (row.tensor_parallel or 1) > 1 or said(_MODEL_PARALLEL, words) or said(_SPREAD, row.flags):
         raise CannotError("tensors, sequences or experts are spread over GPUs")
+    if other := next((what for pattern, what in _OTHER_WORK if said(pattern, f"{words} ; {row.flags}")), None):
+        raise CannotError(f"it trains {other}")
     if row.says(r"\bdpu\b(?! ?(off|=0|=false))|delayed param", *WORDS, "other_flags"):
         raise CannotError("the delayed parameter update, which runs the CPU's optimizer beside the next step")
     stage = stage_of(row, ledger)
     asked = Asked(row, program, machine, precision, optimizer, offloads_of(row, ledger), stage, ledger)
     if (row.pipeline_parallel or 1) > 1:
         return _pipeline(asked)
-    return _BUILDERS[_runtime(asked)](asked)
+    runtime = _runtime(asked)
+    _check_offloads(asked, runtime)
+    return _BUILDERS[runtime](asked)
+
+
+def _check_offloads(asked: Asked, runtime: str) -> None:
+    """CannotError where the runtime does not put states where they are said to be; never played without."""
+    optimizer, parameters = asked.offloads
+    if asked.offloads == Offloads("none", "none"):
+        return
+    if runtime == "fsdp":
+        if "none" in asked.offloads:
+            asked.ledger.note("FSDP offloads parameters and optimizer states together")
+        return
+    if runtime != "deepspeed" or asked.stage == 0:
+        raise CannotError(f"{'replicas' if asked.stage == 0 else runtime} with states offloaded")
+    if parameters != "none" and asked.stage < 3:
+        raise CannotError(f"ZeRO-{asked.stage} with parameters offloaded, which only ZeRO-3 does")
+    if optimizer == "nvme" and asked.stage < 3:
+        raise CannotError(f"ZeRO-{asked.stage} with optimizer states on drives, which only ZeRO-3 does")
 
 
 def _runtime(asked: Asked) -> str:
     """Who shards and reduces."""
     row, program = asked.row, asked.program
-    if row.says(r"fsdp|hsdp|full_shard|hybrid_shard|shard_grad_op|no_shard|fully", *WORDS, "framework"):
+    if row.says(r"fsdp|hsdp|full_shard|hybrid_shard|shard_grad_op|no_shard|fully[- _]?shard", *WORDS, "framework"):
         return "fsdp"
     if asked.stage == 0 and asked.says(_WITHOUT_DEEPSPEED) and program.kernels == "eager":
         return "ddp"
@@ -91,10 +120,10 @@ def _internevo(asked: Asked) -> Plan:
     if asked.stage != 1:
         raise CannotError(f"InternEvo with ZeRO-{asked.stage}")
     words = f"{asked.row.strategy_raw} {asked.row.strategy}"
-    said = re.search(r"zero1\s*=\s*(-?\d+)|over (\d+) ranks", words)
-    size = int(said[1] or said[2]) if said else 0
+    over = re.search(r"zero1\s*=\s*(-?\d+)|over (\d+) ranks", words)
+    size = int(over[1] or over[2]) if over else 0
     size = size if size > 0 else asked.machine.gpus
-    if not said:
+    if not over:
         asked.ledger.note("optimizer states sharded over all ranks")
     bucket = re.search(r"bucket_size\s*=\s*(\d+) ?MiB", asked.row.flags)
     settings: dict[str, Any] = {

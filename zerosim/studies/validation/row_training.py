@@ -12,27 +12,30 @@ from typing import Any, NamedTuple
 from zerosim import catalog
 from zerosim.spec.measured_row import Row
 from zerosim.studies.validation.assumptions import CannotError, Ledger, Program
+from zerosim.studies.validation.words import denied, said
 
-_UNKNOWN = r"^\s*(unknown\b|na$|n/a$|\?|$)"
-_NONE = r"^\s*(none|no|off|false|0|disabled)\b"
+_UNKNOWN = r"^\s*(unknown\b|not (told|stated|reported|given|known)\b|na$|n/a$|\?|$)"
+_NONE = r"^\s*(none|no|off|false|0|disabled|without|never|not (used|enabled|on))\b"
 _CHECKPOINTING = (
-    (_NONE, "none"),
     (r"every (other|2|second)|alternat|1/2|half of", "alternate"),
     (r"per[- ]?op|selective[ _]?op|\bops?\b", "operators"),
     (r"select", "selective"),
     (r"full|yes|true|all|on\b|every|recomp|checkpoint|block|layer", "full"),
 )
 _ATTENTION = (
+    (r"unfused|\bmath\b|naive", "eager"),
     (r"triton", "flash1"),
     (r"flash[- _]?(attention|attn)?[- _]*v?3|\bfa-?3|cudnn", "flash3"),
     (r"flash[- _]?(attention|attn)?[- _]*v?2|\bfa-?2|sdpa|scaled[- _]dot|xformers|memory[- ]efficient", "flash"),
     (r"flash[- _]?(attention|attn)?[- _]*v?1|\bfa-?1", "flash1"),
-    (r"unfused|eager|math|naive|softmax|^none|standard|matmul", "eager"),
+    (r"eager|softmax|^none|standard|matmul|vanilla|plain", "eager"),
 )
+_ANY_FLASH = r"flash[- _]?(attention|attn)?|\bfa-?[123]|sdpa|scaled[- _]dot|xformers|memory[- ]efficient"
 _OPTIMIZERS = (("adamw", "AdamW"), ("adam", "Adam"), ("lamb", "Lamb"), ("sgd", "SGD"), ("lion", "Lion"),
                ("adagrad", "Adagrad"))  # fmt: skip
+_OF_OPTIMIZER = r"adam|lamb\b|sgd|\blion\b|adagrad|optim|^\s*fused\s*[=:]"
 _TOO_OLD = ("volta", "turing")  # FlashAttention has no kernels for them
-_COMPRESSED = r"fp8|float8|int8|nf4|4-?bit|8-?bit|mxfp"
+_COMPRESSED = r"fp[468]\b|float[48]|int[48]\b|nf4|nvfp4|mxfp|e4m3|e5m2|(?<!\d)[48]-?bit"
 _ROUNDED = 0.02  # of a global batch: what is lost by accumulating whole micro-batches
 
 
@@ -79,12 +82,16 @@ def batch_of(row: Row, length: int, replicas: int, ledger: Ledger, family: str) 
     if steps is None:
         steps = 1
         ledger.note("accumulation 1 (nothing is said of it)")
+    elif row.accumulation and each and abs(steps * micro / each - 1) > _ROUNDED:
+        ledger.note(f"{micro} x {steps} x {replicas} sequences a step, not {whole:g} as the global batch says")
     return Batch(micro, steps)
 
 
 def _global_batch(row: Row, length: int) -> float | None:
     if row.global_batch or row.batch_by_accumulation:
         return row.global_batch or row.batch_by_accumulation
+    if row.global_batch_tokens:
+        return row.global_batch_tokens / length
     told = row.told.get("global_batch_tokens", "")
     if told.isdecimal():
         return int(told) / length
@@ -93,24 +100,40 @@ def _global_batch(row: Row, length: int) -> float | None:
 
 
 def precision_of(row: Row, ledger: Ledger) -> Precision:
-    """Of words such as "amp_bf16", "fp16 AMP (autocast; parameters fp32)", "bf16 with fp32 master"."""
+    """Of words such as "amp_bf16", "fp16 AMP (autocast; parameters fp32)", "bf16 with fp32 master". A type of 16 bits
+    is what is computed in, whatever else is kept in fp32."""
     words = row.precision.lower()
-    if re.search(_COMPRESSED, words) or row.says(_COMPRESSED, "strategy_raw", "other_flags", "strategy"):
+    wire = row.says(
+        r"zero ?\+\+|q[wg]z|quantized_(weights|gradients)", "strategy_raw", "other_flags", "strategy"
+    )  # int4 is sent there
+    elsewhere = "" if wire else " ; ".join((row.strategy_raw, row.flags, row.strategy))
+    if said(_COMPRESSED, words) or said(_COMPRESSED, elsewhere):
         raise CannotError("it computes in 8 bits or fewer")
-    said = re.search(r"tf32|fp16|float16|half|bf16|bfloat16|fp32|float32|single|full", words)
-    if said is None:
-        return Precision(str(ledger.ask("precision", gpu=row.gpu)), autocast="amp" in words)
-    plain = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "tf32": "fp32"}.get(said[0], said[0])
-    name = plain if plain in ("fp16", "bf16") else "fp32"
-    autocast = "autocast" in words or re.search(r"param\w* (in )?fp32|fp32 param", words) is not None
-    pure = re.search(rf"{name}[- ](true|master|only)|pure|without (fp32 )?master|master and opt", words) is not None
-    return Precision(name, said[0] == "tf32", autocast, pure and "fp32 master" not in words)
+    autocast = said(r"autocast", words) is not None or re.search(r"param\w* (in )?fp32|fp32 param", words) is not None
+    half, single = said(_HALF, words), said(_SINGLE, words)
+    if half is None and single is None:
+        if not re.search(_UNKNOWN, words) and not re.search(r"^\s*(amp|mixed)\b", words):
+            ledger.unread("precision")
+        return Precision(str(ledger.ask("precision", gpu=row.gpu)), autocast=said("amp", words) is not None)
+    if half is None:
+        return Precision("fp32", said(r"tf32", words) is not None, autocast)
+    name = "bf16" if half[0].startswith(("bf", "bfloat")) else "fp16"
+    full = rf"{name}[- ](true|master|only)|full(y)?[- ]{name}|pure|without (fp32 )?master|master and opt"
+    pure = re.search(full, words) is not None and "fp32 master" not in words
+    return Precision(name, False, autocast or re.search(r"\b16-mixed", words) is not None, pure)
+
+
+_HALF = r"bf-?16|bfloat-?16|fp-?16|float-?16|\bhalf\b|\b16-(mixed|true|bit)"
+_SINGLE = r"tf-?32|fp-?32|float-?32|\bsingle\b|full[- ]precision|\b32-(true|bit)"
 
 
 def training_of(
     row: Row, program: Program, length: int, batch: Batch, precision: Precision, device: str, ledger: Ledger
 ) -> Mapping[str, Any]:
     """The section."""
+    gpu = catalog.gpu(device)
+    if precision.name not in gpu.peak_flops:
+        ledger.note(f"{precision.name} computed at the rate of fp32, as {gpu.name} has no units for it")
     return {
         "sequence_length": length,
         "micro_batch_size": batch.micro,
@@ -128,18 +151,27 @@ def training_of(
 def _checkpointing(row: Row, program: Program, ledger: Ledger) -> str:
     words = row.raw.get("act_ckpt", "").strip().lower()
     if not re.search(_UNKNOWN, words):
-        for pattern, name in _CHECKPOINTING:
-            if re.search(pattern, words):
-                return "operators" if name == "selective" and program.checkpointing == "operators" else name
+        if re.search(_NONE, words):
+            return "none"
+        found = next((name for pattern, name in _CHECKPOINTING if said(pattern, words)), "")
+        if found:
+            return "operators" if found == "selective" and program.checkpointing == "operators" else found
+        if any(denied(pattern, words) for pattern, _ in _CHECKPOINTING):
+            return "none"
+        ledger.unread("act_ckpt")
     ledger.note(f"activation checkpointing {program.checkpointing} (usual in {program.name})")
     return program.checkpointing
 
 
 def _attention(row: Row, program: Program, device: str, ledger: Ledger) -> str:
     words = row.attention.lower()
-    found = next((name for pattern, name in _ATTENTION if re.search(pattern, words)), "")
+    found = next((name for pattern, name in _ATTENTION if said(pattern, words)), "")
+    if not found and (denied(_ANY_FLASH, words) or re.search(r"^\s*(no|off|false)\s*$", words)):
+        found = "eager"
     if not found:
         flash = "flash" in words
+        if not flash and not re.search(_UNKNOWN, words):
+            ledger.unread("attn_kernel")
         found = program.attention if program.attention.startswith("flash") or not flash else "flash"
         ledger.note(f"attention kernel {found} (usual in {program.name})")
     if catalog.gpu(device).architecture in _TOO_OLD and found != "eager" and "xformers" not in words:
@@ -151,8 +183,11 @@ def _attention(row: Row, program: Program, device: str, ledger: Ledger) -> str:
 def _kernels(row: Row, program: Program, ledger: Ledger) -> str:
     if re.search(r"^\s*(yes|true|on|inductor|torch\.compile|max)", row.compiled, re.IGNORECASE):
         return "fused"
-    if row.says(r"(?<!un)fused", "attn_kernel", "other_flags"):
+    clauses = re.split(r"[;,]", f"{row.attention};{row.flags}")
+    if any(said(r"fused", clause) for clause in clauses if not re.search(_OF_OPTIMIZER, clause, re.IGNORECASE)):
         return "fused"
+    if row.compiled and not re.search(rf"{_UNKNOWN}|{_NONE}|eager", row.compiled, re.IGNORECASE):
+        ledger.unread("compile")
     if not row.compiled:
         ledger.note(f"kernels {program.kernels} (usual in {program.name})")
     return program.kernels
@@ -166,5 +201,8 @@ def optimizer_of(row: Row, program: Program, ledger: Ledger) -> Chosen:
     known = next((name for word, name in _OPTIMIZERS if word in words.lower()), "")
     if not known:
         ledger.note(f"optimizer AdamW, for {words}")
-    fused = not program.torch_optimizer if not re.search(r"fused|foreach", words, re.I) else "fused" in words.lower()
-    return Chosen(known or "AdamW", fused)
+    of_flags = (each for each in re.split(r"[;,]", row.flags) if re.search(_OF_OPTIMIZER, each, re.IGNORECASE))
+    ways = " ; ".join((words, *of_flags))
+    if re.search(r"fused|foreach", ways, re.IGNORECASE):
+        return Chosen(known or "AdamW", said("fused", ways) is not None)
+    return Chosen(known or "AdamW", not program.torch_optimizer)
