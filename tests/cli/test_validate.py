@@ -102,6 +102,47 @@ def test_rows_go_to_a_file(table: Path, tmp_path: Path) -> None:
     assert f"{len(rows)} rows written to {out}" in answer.err
 
 
+def test_cells_that_are_not_read_are_told(tmp_path: Path) -> None:
+    nothing = {"step_time_s": "abc", "outcome": "NA"}
+    table = written(tmp_path, [{"id": "one", "fwd_s": "fast"}, {"id": "nothing", **nothing}])
+    answer = asked(table)
+    assert 'fwd_s: found "fast", not read' in answer["rows"][0]["assumptions"]
+    (refused,) = answer["refused"]
+    assert refused["reason"] == 'nothing measured that can be compared; step_time_s: found "abc", not read'
+
+
+def test_a_step_that_no_rate_of_kernels_explains_is_told_plainly(tmp_path: Path) -> None:
+    large = {"hidden": "4096", "n_heads": "32", "n_kv_heads": "32", "ffn_hidden": "16384", "seq_len": "2048"}
+    found = ask("validate", written(tmp_path, [{**large, "step_time_s": "0.01"}]), "--processes", "1", "--calibrated")
+    told = " ".join(found.out.replace("\u00a0", " ").split())
+    assert "rows that could calibrate nothing" in told
+    assert "measured 10 ms is shorter than any kernel rate explains (" in told
+    assert "at best): check checkpointing, attention, fused kernels" in told
+    assert "calibrated_rows" not in told
+
+
+def test_columns_are_shown_with_a_file_that_can_be_played(tmp_path: Path) -> None:
+    shown = ask("validate", "--columns").out
+    assert ["step_time_s", "s", "1.25"] in [line.split()[:3] for line in shown.splitlines()]
+    (tmp_path / "mine.csv").write_text("\n".join(shown.splitlines()[-2:]), encoding="utf-8")
+    (row, *_) = asked(tmp_path / "mine.csv")["rows"]
+    assert (row["id"], row["metric"], row["measured"]) == ("run-7", "step_seconds", 1.25)
+
+
+def test_a_column_that_is_nearly_known_is_told_beside_the_answer(table: Path, tmp_path: Path) -> None:
+    text = table.read_text(encoding="utf-8").replace("peak_mem_gb", "peak_memory_gb", 1)
+    (tmp_path / "mine.csv").write_text(text, encoding="utf-8")
+    answer = ask("validate", tmp_path / "mine.csv", "--processes", "1")
+    assert answer.code == 0
+    assert 'nearest "peak_mem_gb"' in answer.err
+
+
+def test_a_calibrated_range_says_what_it_holds(tmp_path: Path) -> None:
+    table = written(tmp_path, [{"id": "one"}, {"id": "two", "n_layers": "3", "step_time_s": "0.06"}])
+    told = " ".join(ask("validate", table, "--processes", "1", "--calibrated", "--range", "--samples", "2").out.split())
+    assert "its ranges hold only what else is uncertain" in told
+
+
 def test_text_and_table(table: Path) -> None:
     assert "other estimators" in ask("validate", table, "--processes", "1", "--peers").out
     shown = ask("validate", table, "--processes", "1", "--table").out.splitlines()
@@ -121,6 +162,11 @@ def test_wrong_input_is_told(table: Path, tmp_path: Path) -> None:
     assert ask("validate", tmp_path / "letter.csv").code == 2
     (line,) = ask("validate", table, "--study", "othr").refused()
     assert line == '--study: found "othr"; expected one of made-up, other; nearest other'
+    (line,) = ask("validate", table, "--gpu", "").refused()
+    assert line.startswith('--gpu: found ""; expected one of A100-SXM4-40GB')
+    twice = ask("validate", written(tmp_path, [{"id": "a"}, {"id": "a"}]))
+    assert twice.code == 2
+    assert 'rows.csv:3: id: found "a" again, as in line 2' in twice.err
     (line,) = ask("validate", table, "--json", "--table").refused()
     assert line.startswith("--table: found --json")
     (line,) = ask("validate", table, "--out", "errors.txt").refused()

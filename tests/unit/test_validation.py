@@ -123,6 +123,12 @@ def test_the_worst_are_those_whose_errors_are_largest() -> None:
     assert [each.id for each in found] == ["b", "c", "m"]
 
 
+def test_no_more_than_two_of_the_worst_are_of_a_studys_strategy() -> None:
+    alike = [line(str(n), 1.0, 2.0 + n) for n in range(4)]
+    other = line("other", 1.0, 1.1, labels=OF._replace(study="other"))
+    assert [each.id for each in worst([*alike, other], 10)] == ["3", "2", "other"]
+
+
 def test_a_band_holds_what_its_source_tells_widely() -> None:
     band = Band(1.0, 2.0)
     assert band.holds(1.0)
@@ -168,6 +174,25 @@ def test_exposed_communication_over_a_network_that_was_assumed_is_told() -> None
     assert likely(parts, "step", ()) == "matrix products 50 %, exposed communication 40 % of the step"
     assert "(over an assumed network)" in likely(parts, "step", ("inter-node network 800 Gb/s",))
     assert "assumed: a, b, c, and 2 more" in likely(parts, "step", ("a", "b", "c", "d", "e"))
+
+
+@pytest.mark.parametrize(
+    ("words", "raw", "name"),
+    [
+        ("zero stage 3", "NA", "ZeRO-3"), ("stage3", "NA", "ZeRO-3"), ("ZeRO-3", "NA", "ZeRO-3"),
+        ("FULL_SHARD", "NA", "ZeRO-3"), ("FSDP", "NA", "ZeRO-3"), ("ours", "SHARD_GRAD_OP", "ZeRO-2"),
+        ("PyTorch DDP", "NA", "DDP"), ("z0", "NA", "DDP"), ("none (PyTorch)", "NA", "none"), ("ours", "NA", "ours"),
+        ("ZeRO-1 hierarchical (8 ranks)", "zero1=8", "ZeRO-1 hierarchical"), ("ZeRO++ hpZ", "NA", "ZeRO++"),
+    ],
+)  # fmt: skip
+def test_a_strategy_is_called_as_it_is_played(tmp_path: Path, words: str, raw: str, name: str) -> None:
+    (row,) = rows(tmp_path, {"strategy": words, "strategy_raw": raw})
+    assert labels(row).strategy == name
+
+
+def test_offload_that_only_the_strategy_says_is_in_its_name(tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, {"strategy": "ZeRO-3 + offload", "offload_optimizer": "NA", "offload_param": "NA"})
+    assert labels(row).strategy == "ZeRO-3 + offload"
 
 
 # --- who calibrates ---
@@ -245,8 +270,18 @@ def test_names_of_no_row_are_told_at_once() -> None:
         '--study: found "made"; expected one of made-up; nearest made-up',
         '--gpu: found "B200"; expected one of A100-SXM4-40GB',
     ]
-    with pytest.raises(InputError, match="none that is all"):
+    with pytest.raises(InputError) as refused:
         check({"study": ["made-up"], "gpu": ["V100"]}, [OF, OF._replace(study="other", gpu="V100")])
+    assert [str(problem) for problem in refused.value.problems] == [
+        '--study: found none that is all of what is asked for with "made-up"; expected one of other',
+        '--gpu: found none that is all of what is asked for with "V100"; expected one of A100-SXM4-40GB',
+    ]
+    with pytest.raises(InputError) as refused:
+        check({"gpu": ["", "b100-sxm4-40gb"]}, [OF])
+    assert [str(problem) for problem in refused.value.problems] == [
+        '--gpu: found ""; expected one of A100-SXM4-40GB',
+        '--gpu: found "b100-sxm4-40gb"; expected one of A100-SXM4-40GB; nearest A100-SXM4-40GB',
+    ]
 
 
 # --- peers ---
@@ -282,6 +317,13 @@ def test_a_study_that_is_calibrated_calibrates_the_formula_too() -> None:
     assert found["zerosim, calibrated"] == pytest.approx(0.1)
 
 
+def test_rows_that_nothing_calibrates_are_not_in_the_formula_by_a_calibrating_row() -> None:
+    known = [line("a", 1.0, 1.1, formula_seconds=0.4), line("b", 1.0, 1.1, labels=OF._replace(study="other"))]
+    found = {peer.method: peer.rows for peer in peers(known, {("made-up", "A100-SXM4-40GB"): 0.5}) if peer.of == "all"}
+    assert found["FLOPs / peak, MFU of the calibrating row"] == 1
+    assert found["zerosim, as shipped"] == 2
+
+
 # --- what is printed ---
 
 LINES = (
@@ -309,15 +351,17 @@ def test_text_tells_each_kind_of_answer() -> None:
 
 
 def test_a_calibrated_text_shows_both_answers_and_who_calibrated() -> None:
-    by = Calibrating(line("z", 1.0, 0.8), None, "a step that waits")
-    known = tuple(each._replace(shipped=each.measured) for each in LINES)
-    answer = Validation("rows.csv", "calibrated", known, calibrated_by=(by,)).as_json()
+    by = Calibrating(line("z", 1.0, 0.8), 0.8), Calibrating(line("y", 1.0, 0.7), None, "a step that waits")
+    known = tuple(each._replace(shipped=each.measured, calibrated=each.labels.quality == "A") for each in LINES)
+    answer = Validation("rows.csv", "calibrated", known, calibrated_by=by).as_json()
     text = render_validation(answer)
     shown = [row.split() for row in text.splitlines()]
     assert ["as", "shipped", "calibrated"] in shown
     assert ["all", "2", "0.0", "%", "0.0", "%", "+0.0", "%", "30.0", "%", "46.0", "%", "-20.0", "%"] in shown
-    assert ["made-up", "A100-SXM4-40GB", "z", "-20.0", "%", "-"] in shown
-    assert "z calibrates nothing: a step that waits" in text
+    assert ["quality", "B", "1", "0.0", "%", "0.0", "%", "+0.0", "%", "-", "-", "-"] in shown  # as shipped
+    assert ["made-up", "A100-SXM4-40GB", "z", "-20.0", "%", "0.800"] in shown
+    assert "rows that could calibrate nothing (their study and GPU stay as shipped)" in text
+    assert "made-up, A100-SXM4-40GB: y, as shipped -30.0 %; a step that waits" in text.replace("\u00a0", " ")
     assert max(map(len, text.splitlines())) <= 100
 
 

@@ -48,60 +48,69 @@ def _filter_options(command: Any) -> Any:
 @click.option(
     "--samples", type=click.IntRange(2), default=SAMPLES, metavar="COUNT", help=f"Of each; {SAMPLES} by default."
 )
+@click.option(
+    "--columns", is_flag=True, help="Show the columns of a CSV, their units and an example, and nothing else."
+)
 @click.option("--processes", type=COUNT, metavar="COUNT", help="As many as there are cores by default.")
 @json_option
-def validate(
-    file: str | None,
-    calibrated: bool,
-    peers: bool,
-    worst: int,
-    out: str | None,
-    as_table: bool,
-    ranged: bool,
-    samples: int,
-    processes: int | None,
-    as_json: bool,
-    **asked: Sequence[str],
-) -> None:
+def validate(file: str | None, **given: Any) -> None:
     """Hold predictions against published measurements.
 
     \b
     zerosim validate
     zerosim validate --calibrated --peers
     zerosim validate my-runs.csv --quality A --gpu H100 --out errors.csv
+    zerosim validate --columns
 
-    CSV has the columns of the table that comes with zerosim, which is taken where none is named. What a row does not
-    say is assumed, and told.
+    CSV has the columns of the table that comes with zerosim, which is taken where none is named; --columns tells them.
+    What a row does not say is assumed, and told; so is what it says and nobody understands.
     """
     from zerosim.report.rows import check_format
+
+    if given["columns"]:
+        _print_columns()
+        return
+    if given["as_json"] and given["as_table"]:
+        raise InputError([Problem("--table", "", "--json beside it", "one of the two")])
+    if given["out"] is not None:
+        check_format(Path(given["out"]))
+    answer = _answer(file, given)
+    if given["out"] is not None:
+        _write(Path(given["out"]), answer["rows"])
+    _print(answer, given["as_json"], given["as_table"])
+    if not answer["rows"]:
+        raise InputError([Problem(file or PUBLISHED[-1], found="no row that can be played", expected="at least one")])
+
+
+def _answer(file: str | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """All rows that are asked for, as --json has them."""
     from zerosim.spec.measured_row import read_rows
     from zerosim.studies.processes import cores
     from zerosim.studies.validation.lines import labels
     from zerosim.studies.validation.validate import validate as validate_all
     from zerosim.studies.validation.wanted import check, wanted
 
-    if as_json and as_table:
-        raise InputError([Problem("--table", "", "--json beside it", "one of the two")])
-    if out is not None:
-        check_format(Path(out))
-    rows = read_rows(_path(file))
+    rows = read_rows(_path(file), lambda problem: click.echo(str(problem), err=True))
+    asked = {name: given[name] for name in FILTERS}
     check(asked, map(labels, rows))
     with progress("validate") as told:
         found = validate_all(
             rows,
             file or PUBLISHED[-1],
-            calibrated,
+            given["calibrated"],
             partial(wanted, asked),
-            processes or cores(),
+            given["processes"] or cores(),
             told,
-            samples if ranged else 0,
+            given["samples"] if given["ranged"] else 0,
         )
-    answer = found.as_json(worst, peers)
-    if out is not None:
-        _write(Path(out), answer["rows"])
-    _print(answer, as_json, as_table)
-    if not answer["rows"]:
-        raise InputError([Problem(file or PUBLISHED[-1], found="no row that can be played", expected="at least one")])
+    return found.as_json(given["worst"], given["peers"])
+
+
+def _print_columns() -> None:
+    from zerosim.report.validation import render_columns
+    from zerosim.spec.measured_columns import COLUMNS, NEEDED
+
+    print_text(render_columns([column._asdict() for column in COLUMNS], NEEDED, width()))
 
 
 def _path(file: str | None) -> Path:

@@ -21,8 +21,13 @@ KINDS = ("quality", "study", "strategy", "gpu")
 AS_SHIPPED, CALIBRATED = "as shipped", "calibrated"
 NUMBERS = ("median", "p90", "bias")
 MEANING = "Error: predicted / measured - 1. Median and p90: of its size; bias: median with its sign."
+LEFT = (
+    "The measured row of a study fixes the rate of its kernels, so its ranges hold only what else is uncertain; they "
+    "are narrower than the errors of other rows."
+)
 LARGE = 9.995  # shares from which on no decimals are shown
 NOTHING = "-"
+SHORT = ("params", "seq_len", "micro_batch_per_gpu", "grad_accum", "precision", "attn_kernel", "step_time_s")
 
 
 def render_validation(answer: Mapping[str, Any], width: int = 100) -> str:
@@ -33,10 +38,13 @@ def render_validation(answer: Mapping[str, Any], width: int = 100) -> str:
         "other metrics": _groups(answer, steps=False),
         "fits in memory": _fits(answer["fits"], width),
         "ratios of two runs": _ratios(answer["rows"]),
-        "rows that calibrate (apart from all statistics)": _calibrating(answer["calibrated_by"], width),
-        "measured steps between P10 and P90": _coverage(answer["coverage"]),
+        "rows that calibrate (apart from all statistics)": _calibrating(answer["calibrated_by"]),
+        "rows that could calibrate nothing (their study and GPU stay as shipped)": _useless(
+            answer["calibrated_by"], width
+        ),
+        "measured steps between P10 and P90": _coverage(answer, width),
         "other estimators": _peers(answer.get("peers", ()), width),
-        "worst": _worst(answer["worst"], width),
+        "worst (at most two of a study's strategy)": _worst(answer["worst"], width),
         "not played": _refused(answer["refused"], width),
         "assumed": _assumed(answer["assumptions"], width),
     }
@@ -45,6 +53,21 @@ def render_validation(answer: Mapping[str, Any], width: int = 100) -> str:
         if content := list(told):
             lines += (*heading(title, pen), *content)
     return "\n".join(lines) + "\n"
+
+
+def render_columns(columns: Sequence[Row], needed: Sequence[str], width: int) -> str:
+    """The columns of a table of measurements, and a table that can be played."""
+    heads = [Column("column"), Column("unit"), Column("example"), Column("")]
+    cells = [(each["name"], each["unit"] or NOTHING, each["example"] or NOTHING, each["about"]) for each in columns]
+    said = (
+        f"Needed: {', '.join(needed)}; what else is not told is assumed. Of step_time_s, tokens_per_s_per_gpu, "
+        "samples_per_s_total, tflops_per_gpu, mfu and hfu the first that is there is the step's. A number may have a "
+        "unit (250 ms, 1.3B) and a remark in brackets; NA and unknown say nothing."
+    )
+    short = [each for each in columns if each["name"] in (*needed, *SHORT)]
+    example = [",".join(each[part] for each in short) for part in ("name", "example")]
+    lines = (*table(heads, cells).split("\n"), "", *wrapped(bound(said), width, ""), "", "A file that can be played:")
+    return "\n".join((*lines, *example)) + "\n"
 
 
 def markdown(answer: Mapping[str, Any]) -> str:
@@ -105,6 +128,14 @@ def _cells(group: Row, names: Sequence[str]) -> list[str]:
     ]
 
 
+def _known(group: Row, names: Sequence[str]) -> list[str]:
+    """The cells, without those of a calibration that no row of the group has."""
+    cells = _cells(group, names)
+    if group.get("calibrated_rows") == 0:
+        cells[-len(NUMBERS) :] = [NOTHING] * len(NUMBERS)
+    return cells
+
+
 def _groups(answer: Mapping[str, Any], steps: bool) -> Iterator[str]:
     """One table, parted where groups are of another kind, so that its columns stand below each other."""
     found = [each for each in answer["summary"] if each["group"].startswith(OTHER) != steps]
@@ -112,7 +143,7 @@ def _groups(answer: Mapping[str, Any], steps: bool) -> Iterator[str]:
         return
     names = _numbers(answer)
     columns = [Column(""), *(Column(title, "right") for title in ("", *_above(names)))]
-    rows = [(each["group"].removeprefix(OTHER), each["rows"], *_cells(each, names)) for each in found]
+    rows = [(each["group"].removeprefix(OTHER), each["rows"], *_known(each, names)) for each in found]
     heads = ("", "rows", *(name.removeprefix("as_shipped_") for name in names))
     above, head, *lines = table(columns, [heads, *rows], INDENT).split("\n")
     yield from filter(None, (above, head))
@@ -152,26 +183,30 @@ def _ratios(rows: Sequence[Row]) -> Iterator[str]:
         yield from table(columns, cells, INDENT).split("\n")
 
 
-def _calibrating(rows: Sequence[Row], width: int) -> Iterator[str]:
+def _calibrating(every: Sequence[Row]) -> Iterator[str]:
+    rows = [row for row in every if row["factor"] is not None]
     if not rows:
         return
     heads = (Column("study"), Column("GPU"), Column("row"), Column("as shipped", "right"), Column("factor", "right"))
-    cells = [(r["study"], r["gpu"], r["id"], signed(r["as_shipped_error"]), _factor(r["factor"])) for r in rows]
+    cells = [(r["study"], r["gpu"], r["id"], signed(r["as_shipped_error"]), f"{r['factor']:.3f}") for r in rows]
     yield from table(heads, cells, INDENT).split("\n")
-    for row in rows:
+
+
+def _useless(every: Sequence[Row], width: int) -> Iterator[str]:
+    """Each study and GPU that stays as it is, and why."""
+    for row in every:
         if row["factor"] is None:
-            yield from wrapped(bound(f"{row['id']} calibrates nothing: {row['reason']}"), width, INDENT, INDENT)
+            said = f"{row['study']}, {row['gpu']}: {row['id']}, as shipped {signed(row['as_shipped_error'])}; "
+            yield from wrapped(bound(said + row["reason"]), width, INDENT, INDENT)
 
 
-def _factor(factor: float | None) -> str:
-    return NOTHING if factor is None else f"{factor:.3f}"
-
-
-def _coverage(coverage: Sequence[Row]) -> Iterator[str]:
-    if coverage:
+def _coverage(answer: Mapping[str, Any], width: int) -> Iterator[str]:
+    if coverage := answer["coverage"]:
         heads = [Column(""), *(Column(name, "right") for name in ("rows", "inside", ""))]
         cells = [(r["group"], r["rows"], r["inside"], share(r["inside"], r["rows"])) for r in coverage]
         yield from table(heads, cells, INDENT).split("\n")
+        if answer["mode"] == CALIBRATED:
+            yield from wrapped(LEFT, width, INDENT, INDENT)
 
 
 def _peers(peers: Sequence[Row], width: int) -> Iterator[str]:

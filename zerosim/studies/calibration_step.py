@@ -29,6 +29,17 @@ LOOK_SLOWER = "the batch, the attention kernel, launch-bound kernels, the networ
 LOOK_FASTER = "the GPU, the model, the batch and the recomputation of the scenario"
 
 
+class NoFitError(InputError):
+    """No factor explains a step. `response`: of the step to the rate of kernels, where that is too small; else
+    `shortest` and `longest`: the steps that some factor explains."""
+
+    def __init__(
+        self, problem: Problem, response: float | None = None, shortest: float = 0.0, longest: float = 0.0
+    ) -> None:
+        super().__init__([problem])
+        self.response, self.shortest, self.longest = response, shortest, longest
+
+
 class StepFit(NamedTuple):
     """The entry, the step without it, the measured one, and how much of the step answers to it."""
 
@@ -78,10 +89,12 @@ def fit_step(scenario: Scenario, seconds: float, source: str) -> StepFit:
     response = math.log(slower / usual) / math.log(1 / NEAR)
     if response < LEAST_RESPONSE:
         found = f"a step of which {show_share(response)} answers to the rate of kernels"
-        raise InputError([Problem(scenario.source, "", found, "one that mostly computes, such as a run on one node")])
+        problem = Problem(scenario.source, "", found, "one that mostly computes, such as a run on one node")
+        raise NoFitError(problem, response)
     factor = _solved(step, seconds, [(1.0, usual), (1 / NEAR, slower)], most)
     if abs(math.log(step(factor) / seconds)) > GOOD:
-        raise InputError([_outside(scenario, seconds, step(most), step(LEAST_FACTOR))])
+        shortest, longest = step(most), step(LEAST_FACTOR)
+        raise NoFitError(_outside(scenario, seconds, shortest, longest), None, shortest, longest)
     return StepFit(Compute(gpu, factor, source), usual, seconds, response)
 
 

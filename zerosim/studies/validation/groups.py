@@ -6,6 +6,7 @@ fits is right or wrong and has no percentile. Rule: nothing depends on the order
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 from zerosim.studies.validation.lines import FITS, STEP, Line, is_memory
 
 ALL, MEMORY = "all", "memory"
+ALIKE = 2  # of the worst: of a study's strategy; a choice
 BY = ("quality", "study", "strategy", "gpu")
 
 
@@ -29,17 +31,20 @@ class Statistics(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`shipped`: of the same lines as the catalogue alone has them, where that is another answer."""
+    """`shipped`: of the same lines as the catalogue alone has them, where that is another answer; `calibrated`: how
+    many lines a row calibrates then."""
 
     name: str
     found: Statistics
     shipped: Statistics | None = None
+    calibrated: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The contract's keys first."""
         told: dict[str, Any] = {"group": self.name, **self.found._asdict()}
         if self.shipped is not None:
             told |= {f"as_shipped_{name}": value for name, value in self.shipped._asdict().items() if name != "rows"}
+            told["calibrated_rows"] = self.calibrated
         return told
 
 
@@ -124,7 +129,8 @@ def _group(name: str, lines: Sequence[Line]) -> Group:
     found = statistics(line.error for line in lines if line.error is not None)
     if all(line.shipped is None for line in lines):
         return Group(name, found)
-    return Group(name, found, statistics(line.shipped_error for line in lines if line.shipped_error is not None))
+    shipped = statistics(line.shipped_error for line in lines if line.shipped_error is not None)
+    return Group(name, found, shipped, sum(line.calibrated for line in lines))
 
 
 def fitting(lines: Sequence[Line]) -> Fitting:
@@ -139,9 +145,22 @@ def fitting(lines: Sequence[Line]) -> Fitting:
 
 
 def worst(lines: Sequence[Line], count: int) -> tuple[Line, ...]:
-    """The largest errors, of step times first, then of memory."""
+    """The largest errors, of step times first, then of memory; a few of a study's strategy
+    stand for all that are alike."""
     wrong = [line for line in lines if line.error]
     ranked = sorted(wrong, key=lambda line: (-abs(line.error or 0.0), line.id, line.metric))
     steps = [line for line in ranked if line.metric == STEP]
     memory = [line for line in ranked if _family(line) == MEMORY]
-    return (*steps[:count], *memory[:count])
+    return (*_some_of_each(steps)[:count], *_some_of_each(memory)[:count])
+
+
+def _some_of_each(ranked: Sequence[Line]) -> list[Line]:
+    """The first few of each study and strategy."""
+    seen: Counter[tuple[str, str]] = Counter()
+    kept = []
+    for line in ranked:
+        place = (line.labels.study, line.labels.strategy)
+        seen[place] += 1
+        if seen[place] <= ALIKE:
+            kept.append(line)
+    return kept

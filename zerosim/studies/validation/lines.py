@@ -1,14 +1,16 @@
 """A line of the answer: one metric of one row, measured and predicted, and what the row is one of.
 
-Labels are the row's own words without what stands in brackets behind them, so that one strategy, told with different
-remarks, is one group.
+Labels are the row's own words without what stands in brackets behind them; a strategy is called as it is played, so
+that "zero stage 3", "FULL_SHARD" and "ZeRO-3" are one group.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from zerosim.spec.measured_row import Row
+from zerosim.studies.validation.asked import offload_in_words, stage_in
 from zerosim.studies.validation.case import MetricName
 from zerosim.studies.validation.prediction import Band, Prediction
 from zerosim.studies.validation.shares import likely
@@ -18,6 +20,13 @@ TIMES = (STEP, "forward_seconds", "backward_seconds", "optimizer_seconds")
 CLOSE = 0.05  # of the limit: whether a run fits is not known better than this
 UNKNOWN = "unknown"
 TIERS = ("cpu", "nvme")  # that offloading goes to
+NAMES = (  # words of a strategy, and what it is called where it is not ZeRO with a number
+    (r"zero[- ]?\+\+", "ZeRO++"),
+    (r"\bmics\b", "MiCS"),
+    (r"hybrid|hsdp", "HSDP"),
+    (r"^none|single", "none"),
+    (r"\bddp\b|data[- ]parallel|no_?shard|^dp\b|replicat|\b(zero|z|stage)[- _]?0\b", "DDP"),
+)
 READ = {"read-from-figure": "read from a figure", "read-from-text": "read from a text"}
 
 
@@ -32,7 +41,7 @@ class Labels(NamedTuple):
 
 class Line(NamedTuple):
     """`shipped`: what the catalogue alone says, where this is not it. `fullness`: the peak of the fullest tier over its
-    capacity. `band`: P10 and P90 of the prediction, where they were asked for."""
+    capacity. `band`: P10 and P90 of the prediction, where they were asked for. `calibrated`: by a row of its study."""
 
     id: str
     labels: Labels
@@ -47,6 +56,7 @@ class Line(NamedTuple):
     formula_seconds: float
     shipped: float | None = None
     band: Band | None = None
+    calibrated: bool = False
 
     @property
     def right(self) -> bool:
@@ -93,8 +103,9 @@ class Line(NamedTuple):
 
 def labels(row: Row) -> Labels:
     """The groups of a row."""
-    strategy = _short(row.strategy)
-    offloads = any(tier.lower().startswith(TIERS) for tier in (row.offload_optimizer, row.offload_param))
+    strategy = _strategy(row)
+    told = [tier.lower() for tier in (row.offload_optimizer, row.offload_param)]
+    offloads = any(tier.startswith(TIERS) for tier in told) or (told[0] == "" and bool(offload_in_words(row)))
     return Labels(
         study=row.study or UNKNOWN,
         quality=row.quality or UNKNOWN,
@@ -132,6 +143,17 @@ def lines(row: Row, answer: Prediction, shipped: Prediction | None = None) -> tu
 def is_memory(metric: MetricName) -> bool:
     """Whether it is one of the ways in which a peak is measured."""
     return metric.endswith("_memory_bytes")
+
+
+def _strategy(row: Row) -> str:
+    """The name of what the words of a strategy are played as; else the words."""
+    told = (_short(row.strategy), row.strategy_raw)
+    words = next((each for each in map(str.lower, told) if stage_in(each) is not None), None)
+    if words is None:
+        return told[0]
+    named = next((name for pattern, name in NAMES if re.search(pattern, words)), None)
+    stage = stage_in(words)
+    return named or f"ZeRO-{stage}{' hierarchical' if 'hierarch' in words else ''}"
 
 
 def _published(row: Row) -> tuple[str, ...]:

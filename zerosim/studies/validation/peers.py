@@ -2,7 +2,8 @@
 
 `FLOPs / peak` is the formula of `formula`; with one MFU it is divided by the one share of the peak with which as many
 rows are too long as too short: it may see all rows, which no prediction here may. With a share of each study it sees
-the row that calibrated the study, as zerosim does. Published figures are of rows of their own, of which the table has
+the row that calibrated the study, as zerosim does, and says nothing of rows that no row calibrates.
+Published figures are of rows of their own, of which the table has
 a part; they stand beside zerosim on that part.
 """
 
@@ -72,9 +73,13 @@ def _computed(of: str, lines: Sequence[Line], mfu: float, calibrated: Mapping[Pl
         yield _peer(of, f"{US}, calibrated", _known(line.error for line in lines))
     yield _peer(of, "FLOPs / peak", _formula(lines, lambda line: 1.0))
     yield _peer(of, f"FLOPs / peak, one MFU ({show_share(mfu)}) fitted to all", _formula(lines, lambda line: mfu))
-    if calibrated:
-        shares = _formula(lines, lambda line: calibrated.get((line.labels.study, line.labels.gpu), mfu))
+    if known := [line for line in lines if _place(line) in calibrated]:
+        shares = _formula(known, lambda line: calibrated[_place(line)])
         yield _peer(of, "FLOPs / peak, MFU of the calibrating row", shares)
+
+
+def _place(line: Line) -> Place:
+    return line.labels.study, line.labels.gpu
 
 
 def _known(errors: Iterable[float | None]) -> list[float]:

@@ -13,7 +13,7 @@ from zerosim.errors import ZerosimError
 from zerosim.scenario import Scenario
 from zerosim.spec.calibration import EVERY_GPU, Calibration, Compute
 from zerosim.spec.measured_row import Row, row_of
-from zerosim.studies.calibration_step import fit_step
+from zerosim.studies.calibration_step import NoFitError, fit_step
 from zerosim.studies.sweep_questions import defect
 from zerosim.studies.uncertainty import interval
 from zerosim.studies.validation.case import Case, Metric, MetricName, Refused
@@ -21,8 +21,12 @@ from zerosim.studies.validation.cases import case_of
 from zerosim.studies.validation.formula import flops_over_peak
 from zerosim.studies.validation.repeated import Played, play_whole
 from zerosim.studies.validation.shares import Shares, held, shares
+from zerosim.units import show_seconds, show_share
 from zerosim.views import Summary
 from zerosim.views.summary import TierUse
+
+CHECK_FASTER = "check checkpointing, attention, fused kernels"
+CHECK_SLOWER = "check the batch, attention, the network, offload"
 
 
 class Question(NamedTuple):
@@ -117,7 +121,22 @@ def fitted(case: Case) -> Answer:
     if seconds is None:
         return Unplayed("no step time was measured")
     whole = play_whole(case.scenario)
-    return Fitted(fit_step(whole.scenario, seconds / whole.longer, "").entry.factor)
+    try:
+        return Fitted(fit_step(whole.scenario, seconds / whole.longer, "").entry.factor)
+    except NoFitError as error:
+        return Unplayed(_unfitted(error, seconds, whole.longer))
+
+
+def _unfitted(error: NoFitError, seconds: float, longer: float) -> str:
+    """Why no rate of kernels explains a measured step."""
+    if error.response is not None:
+        return f"only {show_share(error.response)} of the step answers to the rate of kernels"
+    measured = show_seconds(seconds)
+    if seconds < error.shortest * longer:
+        best = show_seconds(error.shortest * longer)
+        return f"measured {measured} is shorter than any kernel rate explains ({best} at best): {CHECK_FASTER}"
+    most = show_seconds(error.longest * longer)
+    return f"measured {measured} is longer than any kernel rate explains ({most} at most): {CHECK_SLOWER}"
 
 
 def predicted(case: Case, factor: float | None = None, samples: int = 0) -> Prediction:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from zerosim.spec.measured_row import Row
 from zerosim.studies.processes import Lost, answers
+from zerosim.studies.validation.assumptions import unread
 from zerosim.studies.validation.groups import Group, coverage, fitting, groups, worst
 from zerosim.studies.validation.lines import STEP, TIMES, Labels, Line, labels, lines
 from zerosim.studies.validation.peers import peers
@@ -158,10 +159,15 @@ def _validation(
     known: list[Line] = []
     unanswered: list[Unanswered] = []
     used = {each.line.id for each in calibrated_by if each.factor is not None}
+    places = {each.place for each in calibrated_by if each.factor is not None}
     for row, said, before in zip(rows, found, shipped or found, strict=True):
         if isinstance(said, Prediction) and said.pairs:
             other = before if shipped and isinstance(before, Prediction) else None
-            known += (line for line in lines(row, said, other) if line.id not in used or line.metric not in TIMES)
+            known += (
+                line._replace(calibrated=_place(row) in places)
+                for line in lines(row, said, other)
+                if line.id not in used or line.metric not in TIMES
+            )
         else:
             unanswered.append(Unanswered(row.id, labels(row), _reason(row, said)))
     mode = CALIBRATED if shipped else AS_SHIPPED
@@ -212,7 +218,7 @@ def _reason(row: Row, said: Answer) -> str:
     """Why there is no number; the row's name is told beside it."""
     if isinstance(said, Unplayed):
         return said.reason.replace(f"{row.id}: ", "")
-    return "nothing was measured that can be predicted"
+    return "; ".join(("nothing measured that can be compared", *(unread(row, column) for column in row.unread)))
 
 
 def _answers(questions: Sequence[Question], processes: int, told: Told = lambda done, of: None) -> list[Answer]:

@@ -19,17 +19,40 @@ Asked = Mapping[str, Sequence[str]]
 def check(asked: Asked, there: Iterable[Labels]) -> None:
     """Every name is of some row, or all that are not are told; and some row is asked for."""
     known = tuple(there)
-    has = {kind: sorted({getattr(each, kind) for each in known}) for kind in asked}
+    has = {kind: _names(kind, known) for kind in asked}
     wrong = [
-        Problem(f"--{kind}", "", shown(name), f"one of {', '.join(has[kind])}", nearest(name, has[kind]))
+        Problem(f"--{kind}", "", shown(name), f"one of {', '.join(has[kind])}", _nearest(name, has[kind]))
         for kind, names in asked.items()
         for name in names
-        if not any(_is(kind, name, each) for each in has[kind])
+        if not name.strip() or not any(_is(kind, name, each) for each in has[kind])
     ]
     if not wrong and not any(wanted(asked, each) for each in known):
-        wrong.append(Problem("rows", "", "none that is all of what is asked for", "filters that one row passes"))
+        wrong += _apart(asked, known) or [
+            Problem("rows", "", "none that is all of what is asked for", "filters that one row passes")
+        ]
     if wrong:
         raise InputError(wrong)
+
+
+def _apart(asked: Asked, known: Sequence[Labels]) -> list[Problem]:
+    """Of filters that no row passes together: what each may say with the others as they are."""
+    found = []
+    for kind, names in asked.items():
+        others = {other: each for other, each in asked.items() if other != kind}
+        if names and (may := _names(kind, [each for each in known if wanted(others, each)])):
+            said = f"none that is all of what is asked for with {', '.join(map(shown, names))}"
+            found.append(Problem(f"--{kind}", "", said, f"one of {', '.join(may)}"))
+    return found
+
+
+def _names(kind: str, known: Iterable[Labels]) -> list[str]:
+    return sorted({getattr(each, kind) for each in known})
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """In any case of letters."""
+    small = {each.lower(): each for each in known}
+    return small.get(nearest(name.strip().lower(), list(small)), "")
 
 
 def wanted(asked: Asked, labels: Labels) -> bool:
