@@ -87,6 +87,20 @@ def test_products_in_a_row_add_up(a100: Topology) -> None:
     assert seconds(a100, Matmul(shapes, "bf16")) == pytest.approx(apart)
 
 
+def test_a_deep_product_with_few_tiles_is_cut_in_its_depth(alone: Topology) -> None:
+    """3 x 6 tiles for 108 SMs: six parts of 5,000 are one wave, and their fp32 sums pass the memory twice."""
+    work = Matmul(((1, 768, 30_000, 768),), "bf16")
+    arithmetic = 108 * 2 * 256 * 128 * (30_000 / 6 + 256) / (0.869 * 312e12)
+    sums = 2 * 6 * 4 * 768 * 768 / (0.88 * 2039e9)
+    assert seconds(alone, work) == pytest.approx(4e-6 + arithmetic + sums, rel=1e-6)
+
+
+def test_a_product_with_tiles_for_every_sm_is_not_cut(alone: Topology) -> None:
+    """9 x 12 tiles fill 108 SMs."""
+    arithmetic = 108 * 2 * 256 * 128 * (30_000 + 256) / (0.869 * 312e12)
+    assert seconds(alone, Matmul(((1, 9 * 256, 30_000, 12 * 128),), "bf16")) == pytest.approx(4e-6 + arithmetic)
+
+
 def test_a_thin_product_waits_for_memory(a100: Topology) -> None:
     demand = one(a100, Matmul(((1, 1, 8192, 8192),), "bf16"))
     moved = 2 * (8192 + 8192 * 8192 + 8192)
@@ -99,6 +113,13 @@ def test_fp32_products_do_without_tf32(a100: Topology) -> None:
     ratio = seconds(a100, Matmul(shape, "fp32")) / seconds(a100, Matmul(shape, "bf16"))
     assert ratio == pytest.approx(0.68 * 312 / (0.89 * 19.5) * (1 + 256 / 8192), rel=0.01)  # without the tensor cores
     assert any("TF32" in note for note in priced(a100, Matmul(shape, "fp32")).notes)
+
+
+def test_fp32_products_reach_what_the_user_says() -> None:
+    shape = ((1, 8192, 8192, 8192),)
+    known, half = (machine({"device": "a100_sxm_80", **more}, 1) for more in ({}, {"matmul_efficiency": 0.5}))
+    ratio = seconds(half, Matmul(shape, "fp32")) / seconds(known, Matmul(shape, "fp32"))
+    assert ratio == pytest.approx(0.89 / 0.5, rel=1e-3)
 
 
 def test_bf16_on_a_v100_runs_at_the_fp32_rate() -> None:

@@ -179,6 +179,7 @@ def _gpu(entry: Mapping[str, Any]) -> Gpu:
         peak_flops={dtype: rate * TFLOPS for dtype, rate in entry["peak_tflops"].items()},
         matmul_efficiency=best,
         sustained=entry.get("sustained", constant("gemm.sustained") * best),
+        fp32_efficiency=constant("gemm.fp32"),
         memory_bytes=memory["gib"] * GIB,
         memory_bandwidth=memory["gbs"] * GB,
         stream_efficiency=memory.get("copy", constant("memory.stream_efficiency")),

@@ -47,21 +47,52 @@ def _product(shape: tuple[int, int, int, int], dtype: str, site: Site) -> float:
     down (`sustained`): a search for the best shape does not see that.
     """
     batch, m, k, n = shape
-    era = "sm90_plus" if site.gpu.persistent_kernels else "sm80_and_older"
-    rows, columns, sms = _tile("gemm.tile_m", m), _tile("gemm.tile_n", n), site.gpu.sms
-    each = batch * math.ceil(m / rows) * math.ceil(n / columns) / sms  # output tiles per SM
-    waves = max(1.0, each + constant(f"gemm.wave_soft.{era}") * (math.ceil(each) - each))
-    padded = waves * sms * 2 * rows * columns * (k + constant(f"gemm.k0.{era}"))
+    rows, columns = _tile("gemm.tile_m", m), _tile("gemm.tile_n", n)
+    tiles = batch * math.ceil(m / rows) * math.ceil(n / columns)
     best, sustained = _reached(site, dtype)
-    flops = 2.0 * batch * m * k * n
-    return max(padded / best, flops / sustained) / peak(site, dtype) if flops else 0.0
+    flops, rate = 2.0 * batch * m * k * n, peak(site, dtype)
+    if not flops:
+        return 0.0
+    shortest = min(
+        _waves(tiles * parts, site) * 2 * rows * columns * (k / parts + _prologue(site)) / (best * rate)
+        + _sums(parts, batch * m * n, site)
+        for parts in range(1, _most_parts(tiles, k, site) + 1)
+    )
+    return max(shortest, flops / (sustained * rate))
+
+
+def _waves(tiles: int, site: Site) -> float:
+    """Tiles times SMs, a last wave that is not full counted in part or whole."""
+    each = tiles / site.gpu.sms
+    return site.gpu.sms * max(1.0, each + constant(f"gemm.wave_soft.{_era(site)}") * (math.ceil(each) - each))
+
+
+def _prologue(site: Site) -> float:
+    return constant(f"gemm.k0.{_era(site)}")
+
+
+def _era(site: Site) -> str:
+    return "sm90_plus" if site.gpu.persistent_kernels else "sm80_and_older"
+
+
+def _most_parts(tiles: int, k: int, site: Site) -> int:
+    """Into how many parts the depth of a product is cut (split-K) where its output tiles are too few for the SMs: the
+    gradients of a narrow layer's weights, which are deep by all tokens of a micro-batch."""
+    return max(1, int(min(site.gpu.sms // tiles, k // constant("gemm.split_depth"))))
+
+
+def _sums(parts: int, elements: int, site: Site) -> float:
+    """Seconds in which the fp32 sums of the parts are written and read again."""
+    if parts == 1:
+        return 0.0
+    return 2 * parts * DTYPE_BYTES["fp32"] * elements / (site.gpu.stream_efficiency * site.gpu.memory_bandwidth)
 
 
 def _reached(site: Site, dtype: str) -> tuple[float, float]:
     """Shares of the peak: the best that was found, and what is held all through a step. Plain fp32 runs without the
     tensor cores, below the limit of the power."""
     if dtype == "fp32" or not site.gpu.peak_flops.get(dtype):
-        return constant("gemm.fp32"), constant("gemm.fp32")
+        return site.gpu.fp32_efficiency, site.gpu.fp32_efficiency
     return site.gpu.matmul_efficiency, min(site.gpu.sustained, site.gpu.matmul_efficiency)
 
 

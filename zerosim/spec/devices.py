@@ -24,6 +24,7 @@ class Gpu:
     peak_flops: Mapping[str, float] = field(hash=False)  # by dtype: fp16, bf16, tf32, fp32, fp8
     matmul_efficiency: float  # best matmul rate found by search / dense peak
     sustained: float  # and the most that products hold all through a step, at the power of the board
+    fp32_efficiency: float  # of plain fp32, without tensor cores and below the limit of the power
     memory_bytes: float  # as the driver reports it
     memory_bandwidth: float
     stream_efficiency: float  # fraction of memory_bandwidth that a copy reaches

@@ -115,6 +115,7 @@ def _with_figures(base: Gpu | None, said: GpuFigures, remarks: Remarks, path: Pa
         peak_flops=base.peak_flops if said.flops is None else _peaks(said.flops, base.peak_flops, remarks, path),
         matmul_efficiency=best,
         sustained=said.sustained or _held(base, best, said.power),
+        fp32_efficiency=min(said.matmul_efficiency or base.fp32_efficiency, said.sustained or 1.0),
         power=said.power or base.power,
         memory_bytes=said.memory or base.memory_bytes,
         memory_bandwidth=said.hbm or base.memory_bandwidth,
@@ -132,7 +133,8 @@ def _plain(said: GpuFigures, remarks: Remarks) -> Gpu:
     name = f"GPU of {show_flops(said.flops)}" if isinstance(said.flops, float) else "GPU"
     efficiency, copying = catalog.constant("gemm.efficiency"), catalog.constant("memory.stream_efficiency")
     sustained = catalog.constant("gemm.sustained") * efficiency
-    return Gpu(name, PLAIN_SMS, {}, efficiency, sustained, 0.0, 0.0, copying, "ampere", grade="user")
+    plain = catalog.constant("gemm.fp32")
+    return Gpu(name, PLAIN_SMS, {}, efficiency, sustained, plain, 0.0, 0.0, copying, "ampere", grade="user")
 
 
 def _held(base: Gpu, best: float, power: float | None) -> float:

@@ -27,12 +27,12 @@ CERTAIN = (
     "collectives.p2p_channels",
     "collectives.p2p_part_mib",
     "collectives.relative_error",
-    "contention.sm_per_channel",
     "contention.channels",
     "overheads",
     "uncertainty",
     "gemm.efficiency",  # the rest of them are read when a topology is made
     "gemm.sustained",
+    "gemm.fp32",
     "memory.stream_efficiency",
     "latency_us",
     "nvme.read_latency_us",

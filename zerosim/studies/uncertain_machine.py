@@ -75,7 +75,7 @@ def _of_gpu(gpu: Gpu, calibration: Calibration | None) -> Iterator[Part]:
     if not measured and not _said_products(gpu, name):
         grade = grades.sustained_grade(name) if name else described("gemm.efficiency").grade
         figure = Figure(f"gpus.{name or gpu.name}.products", grade, spread(grade, of_arithmetic()))
-        yield Part(figure, ("matmul_efficiency", "sustained"), share=True)
+        yield Part(figure, ("matmul_efficiency", "sustained", "fp32_efficiency"), share=True)
     grade = described("memory.stream_efficiency").grade
     yield Part(Figure(f"gpus.{name or gpu.name}.copies", grade, spread(grade)), ("stream_efficiency",), share=True)
 

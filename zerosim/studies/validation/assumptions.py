@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
+from zerosim.spec.devices import Grade
 from zerosim.spec.document import shown
 from zerosim.spec.measured_row import Row
 
@@ -31,7 +32,8 @@ class Program(NamedTuple):
     `reduce`: dtype of gradients on FSDP's wire; `param` is that of the gathered parameters. `torch_optimizer`: its
     optimizer is torch's, several kernels in a row. `gelu`: as transformers names it. `cross_entropy`: where it
     is not as the kernels are. `whole_head`: all positions pass the head of a masked model. `transformer`: the tree of a
-    model that is called a Transformer and no more.
+    model that is called a Transformer and no more. `bins`: batches are made of sequences whose lengths differ by less
+    than this, and padded to the longest; 0 pads all to the length that is told.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Program(NamedTuple):
     cross_entropy: str | None = None
     gelu: str = "gelu"
     transformer: str = ""
+    bins: int = 0
 
 
 class Entry(NamedTuple):
@@ -62,7 +65,7 @@ class Entry(NamedTuple):
     when: Mapping[str, str]
     value: Any
     why: str
-    grade: str
+    grade: Grade
     source: str
 
     def holds(self, facts: Mapping[str, str]) -> bool:
@@ -70,25 +73,47 @@ class Entry(NamedTuple):
         return all(re.search(words, facts.get(name, ""), re.IGNORECASE) for name, words in self.when.items())
 
 
+# What the time of a step goes with, more or less; of others (the vocabulary, the size of a head) it hardly does.
+WEIGHTY = frozenset(
+    ("sequence_length", "micro_batch", "accumulation", "layers", "hidden", "precision", "stage", "offload_optimizer",
+     "network_gbps", "gpus_per_node", "real_share")
+)  # fmt: skip
+KERNELS = frozenset(("activation_checkpointing", "attention_kernel", "kernels"))  # as usual in the program
+USUAL: Grade = "A"  # of what a program does unless it is told otherwise
+GUESSED: Grade = "R"  # of a number which the table marks as one
+
+
 class Ledger:
-    """What had to be assumed of one row, in order."""
+    """What had to be assumed of one row, in order; `doubts`: how well what matters to its time is known, by grade."""
 
     def __init__(self, row: Row) -> None:
         self.row = row
         self._told: dict[str, None] = {}
+        self._doubts: dict[str, Grade] = {}
         for column in row.unread:
             self.unread(column)
         for column in sorted(row.guessed):
-            self.note(f"{column.replace('_', ' ')} {getattr(row, column):g} (the table's guess)")
+            self.assume(column, f"{getattr(row, column):g} (the table's guess)", GUESSED)
 
     @property
     def told(self) -> tuple[str, ...]:
         """All of it, each once."""
         return tuple(self._told)
 
+    @property
+    def doubts(self) -> Mapping[str, Grade]:
+        """Grades by field."""
+        return MappingProxyType(self._doubts)
+
     def note(self, text: str) -> None:
         """Something concluded."""
         self._told[text] = None
+
+    def assume(self, field: str, text: str, grade: Grade) -> None:
+        """Something taken for a field, by a grade as in the catalogue."""
+        self.note(f"{field.replace('_', ' ')} {text}")
+        if field in WEIGHTY or field in KERNELS:
+            self._doubts[field] = grade
 
     def unread(self, column: str) -> None:
         """Something told in a column that is not understood."""
@@ -98,7 +123,7 @@ class Ledger:
         """What is assumed for a field."""
         facts = {**self.row.raw, **{name: str(value) for name, value in known.items()}}
         found = next(entry for entry in entries() if entry.field == field and entry.holds(facts))
-        self.note(f"{field.replace('_', ' ')} {found.value} ({found.why})")
+        self.assume(field, f"{found.value} ({found.why})", found.grade)
         return found.value
 
 

@@ -5,10 +5,13 @@ Values only. Inside of a metric: seconds, bytes, ratios; `fits` is 1 where the r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     from zerosim.scenario import Scenario
+    from zerosim.spec.devices import Grade
     from zerosim.spec.measured_row import Row
 
 MetricName = Literal[
@@ -35,13 +38,15 @@ class Metric(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A row that can be played. `other`: the second run of a ratio; speedup = its step / the step of `scenario`."""
+    """A row that can be played. `other`: the second run of a ratio; speedup = its step / the step of `scenario`.
+    `doubts`: grades of what was assumed, by field."""
 
     row: Row
     scenario: Scenario
     metrics: tuple[Metric, ...]
     assumptions: tuple[str, ...] = ()
     other: Scenario | None = None
+    doubts: Mapping[str, Grade] = MappingProxyType({})
 
 
 class Refused(NamedTuple):

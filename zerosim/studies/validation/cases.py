@@ -19,7 +19,7 @@ from zerosim.studies.validation.metrics import Run, metrics_of
 from zerosim.studies.validation.row_machine import Machine, machine_of
 from zerosim.studies.validation.row_model import Sized, model_of, multiple
 from zerosim.studies.validation.row_strategy import strategy_of
-from zerosim.studies.validation.row_training import batch_of, optimizer_of, precision_of, training_of
+from zerosim.studies.validation.row_training import batch_of, computed_length, optimizer_of, precision_of, training_of
 
 
 def case_of(row: Row) -> Case | Refused:
@@ -49,7 +49,8 @@ def _case(row: Row) -> Case:
         raise CannotError(f"{machine.gpus} GPUs in pipelines of {stages}")
     replicas = machine.gpus // stages
     batch = batch_of(row, sized.sequence_length, replicas, ledger, sized.shape.family)
-    training = training_of(row, program, sized.sequence_length, batch, precision, machine.device, ledger)
+    length = computed_length(program, sized.sequence_length, ledger)
+    training = training_of(row, program, length, batch, precision, machine.device, ledger)
     recomputed = training["activation_checkpointing"] == "full"
     arithmetic = "tf32" if precision.tf32 else precision.name
     run = Run(sized, batch, machine.gpus, replicas, recomputed, arithmetic, machine.device)
@@ -60,7 +61,7 @@ def _case(row: Row) -> Case:
         if plan.other is None:
             raise CannotError("a run without overlap and prefetch")
         other = _scenario(row, machine, sized.given, training, plan.other, plan.versions)
-    return Case(row, scenario, metrics, ledger.told, other)
+    return Case(row, scenario, metrics, ledger.told, other, ledger.doubts)
 
 
 def _divisible(sized: Sized, plan: Plan, machine: Machine, ledger: Ledger) -> Sized:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from zerosim.catalog import all_constants
 from zerosim.studies.validation.lines import FITS, STEP, Line, is_memory
 
 ALL, MEMORY = "all", "memory"
+FITTED, NOT_FITTED = "fitted to it", "not fitted to it"
 ALIKE = 2  # of the worst: of a study's strategy; a choice
 BY = ("quality", "study", "strategy", "gpu")
 
@@ -112,8 +115,18 @@ def coverage(lines: Sequence[Line]) -> tuple[Coverage, ...]:
 
 def _of_steps(lines: Sequence[Line]) -> Iterator[tuple[str, list[Line]]]:
     yield ALL, list(lines)
+    yield from _by(
+        lines, "constants", lambda line: "fitted to it" if line.labels.study in fitted() else "not fitted to it"
+    )
     for what in BY:
         yield from _by(lines, what, attrgetter(f"labels.{what}"))
+
+
+@cache
+def fitted() -> frozenset[str]:
+    """Studies to whose rows some constant of the catalogue was fitted, wholly or in part: its sources say so."""
+    sources = {source for entry in all_constants().values() if entry.grade in "FD" for source in entry.source}
+    return frozenset(source.lower() for source in sources)
 
 
 def _by(lines: Sequence[Line], what: str, of: Callable[[Line], str]) -> Iterator[tuple[str, list[Line]]]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from zerosim.errors import ZerosimError
 from zerosim.scenario import Scenario
 from zerosim.spec.calibration import EVERY_GPU, Calibration, Compute
+from zerosim.spec.devices import Grade
 from zerosim.spec.measured_row import Row, row_of
 from zerosim.studies.calibration_step import NoFitError, fit_step
 from zerosim.studies.sweep_questions import defect
-from zerosim.studies.uncertainty import interval
+from zerosim.studies.uncertain import spread
+from zerosim.studies.uncertainty import SEED, draw, sample
 from zerosim.studies.validation.case import Case, Metric, MetricName, Refused
 from zerosim.studies.validation.cases import case_of
 from zerosim.studies.validation.formula import flops_over_peak
@@ -154,13 +158,18 @@ def predicted(case: Case, factor: float | None = None, samples: int = 0) -> Pred
         formula_seconds=flops_over_peak(summary, whole.scenario.training) * whole.micro_steps,
         nodes=summary.nodes,
         gpus=summary.world_size,
-        band=_band(whole, samples) if samples else None,
+        band=_band(whole, case.doubts, samples) if samples else None,
     )
 
 
-def _band(whole: Played, samples: int) -> Band:
-    found = interval(whole.scenario, samples)
-    return Band(found.p10 * whole.longer, found.p90 * whole.longer)
+def _band(whole: Played, doubts: Mapping[str, Grade], samples: int) -> Band:
+    """Of the step's samples, each longer or shorter by what else may be true of the run: an assumption moves the time
+    of a step by the spread of its grade."""
+    seconds = np.array(sample(whole.scenario, samples).seconds) * whole.longer
+    for field, grade in doubts.items():
+        seconds = seconds * np.exp(spread(grade) * draw(f"assumed.{field}", samples, SEED))
+    p10, p90 = np.quantile(seconds, (0.1, 0.9))
+    return Band(float(p10), float(p90))
 
 
 def _at(scenario: Scenario, factor: float | None) -> Scenario:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from zerosim import catalog
 from zerosim.spec.measured_row import Row
-from zerosim.studies.validation.assumptions import CannotError, Ledger, Program
+from zerosim.studies.validation.assumptions import GUESSED, USUAL, CannotError, Ledger, Program
 from zerosim.studies.validation.words import denied, said
 
 _UNKNOWN = r"^\s*(unknown\b|not (told|stated|reported|given|known)\b|na$|n/a$|\?|$)"
@@ -81,7 +81,7 @@ def batch_of(row: Row, length: int, replicas: int, ledger: Ledger, family: str) 
             ledger.note(f"accumulation {steps}, nearest to a global batch of {whole:g}")
     if steps is None:
         steps = 1
-        ledger.note("accumulation 1 (nothing is said of it)")
+        ledger.assume("accumulation", "1 (nothing is said of it)", GUESSED)
     elif row.accumulation and each and abs(steps * micro / each - 1) > _ROUNDED:
         ledger.note(f"{micro} x {steps} x {replicas} sequences a step, not {whole:g} as the global batch says")
     return Batch(micro, steps)
@@ -127,6 +127,21 @@ _HALF = r"bf-?16|bfloat-?16|fp-?16|float-?16|\bhalf\b|\b16-(mixed|true|bit)"
 _SINGLE = r"tf-?32|fp-?32|float-?32|\bsingle\b|full[- ]precision|\b32-(true|bit)"
 
 
+def computed_length(program: Program, length: int, ledger: Ledger) -> int:
+    """Positions that are computed of a sequence, on average: what is padding is left out where batches are binned.
+
+    Lengths below the limit are taken to be spread evenly: a share q of the sequences is shorter, with half of the limit
+    as their mean, so that the padding is q / 2 of all; each of these is padded by half of a bin.
+    """
+    if not program.bins:
+        return length
+    real = float(ledger.ask("real_share", length=length))
+    computed = min(length, round(real * length + 2 * (1 - real) * program.bins / 2))
+    if computed < length:
+        ledger.note(f"{computed} positions of {length} are computed, in bins of {program.bins}")
+    return computed
+
+
 def training_of(
     row: Row, program: Program, length: int, batch: Batch, precision: Precision, device: str, ledger: Ledger
 ) -> Mapping[str, Any]:
@@ -159,7 +174,7 @@ def _checkpointing(row: Row, program: Program, ledger: Ledger) -> str:
         if any(denied(pattern, words) for pattern, _ in _CHECKPOINTING):
             return "none"
         ledger.unread("act_ckpt")
-    ledger.note(f"activation checkpointing {program.checkpointing} (usual in {program.name})")
+    ledger.assume("activation_checkpointing", f"{program.checkpointing} (usual in {program.name})", USUAL)
     return program.checkpointing
 
 
@@ -173,7 +188,7 @@ def _attention(row: Row, program: Program, device: str, ledger: Ledger) -> str:
         if not flash and not re.search(_UNKNOWN, words):
             ledger.unread("attn_kernel")
         found = program.attention if program.attention.startswith("flash") or not flash else "flash"
-        ledger.note(f"attention kernel {found} (usual in {program.name})")
+        ledger.assume("attention_kernel", f"{found} (usual in {program.name})", USUAL)
     if catalog.gpu(device).architecture in _TOO_OLD and found != "eager" and "xformers" not in words:
         ledger.note(f"attention kernel eager, as {catalog.gpu(device).name} has no FlashAttention")
         return "eager"
@@ -189,7 +204,7 @@ def _kernels(row: Row, program: Program, ledger: Ledger) -> str:
     if row.compiled and not re.search(rf"{_UNKNOWN}|{_NONE}|eager", row.compiled, re.IGNORECASE):
         ledger.unread("compile")
     if not row.compiled:
-        ledger.note(f"kernels {program.kernels} (usual in {program.name})")
+        ledger.assume("kernels", f"{program.kernels} (usual in {program.name})", USUAL)
     return program.kernels
 
 
