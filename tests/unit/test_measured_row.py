@@ -11,6 +11,7 @@ from zerosim.errors import InputError
 from zerosim.spec.measured_columns import COLUMNS, NEEDED
 from zerosim.spec.measured_numbers import (
     GBPS,
+    GPUS,
     MEMORY,
     NUMBER,
     SAMPLE_RATE,
@@ -46,9 +47,10 @@ def test_numbers_as_people_write_them(text: str, value: float | None) -> None:
     [
         ("250 ms", TIME, 0.25), ("250ms/step", TIME, 0.25), ("10 min", TIME, 600), ("1.5 h", TIME, 5400),
         ("0.5-0.6 s", TIME, 0.55), ("1 day", TIME, None), ("10 tokens", TIME, None),
+        ("250 ± 10 ms", TIME, 0.25), ("250 ms +- 4 %", TIME, 0.25), ("avg 2 s", TIME, 2), ("< 2 s", TIME, None),
         ("20480 MiB", MEMORY, 20), ("80GB", MEMORY, 80), ("61.4 GiB", MEMORY, 61.4),
         ("16.0", WHOLE, 16), ("8 GPUs", WHOLE, 8), ("8-16", WHOLE, None), ("1.5", WHOLE, None),
-        ("8x A100", WHOLE, None),
+        ("8x A100", WHOLE, None), ("8x A100", GPUS, 8), ("64 H100 SXM", GPUS, 64), ("8 nodes x 8", GPUS, None),
         ("2K tokens", TOKENS, 2048), ("128K", TOKENS, 131072),
         ("42.5", SHARE, 0.425), ("42.5 %", SHARE, 0.425), ("0.425", SHARE, 0.425), ("0.5 %", SHARE, 0.005),
         ("300", SHARE, None),
@@ -70,6 +72,8 @@ def test_what_a_printed_number_leaves_open_has_no_unit() -> None:
     assert printed("fast") is None
     assert range_width("0.5-0.6 s", TIME) == pytest.approx(0.05 / 0.55)
     assert range_width("0.5 s", TIME) == 0
+    assert range_width("250 ± 10 ms", TIME) == pytest.approx(0.04)
+    assert range_width("250 ms ± 4 %", TIME) == pytest.approx(0.04)
 
 
 def test_words_for_unknown_are_silent_and_others_are_told() -> None:

@@ -181,7 +181,9 @@ def test_exposed_communication_over_a_network_that_was_assumed_is_told() -> None
     [
         ("zero stage 3", "NA", "ZeRO-3"), ("stage3", "NA", "ZeRO-3"), ("ZeRO-3", "NA", "ZeRO-3"),
         ("FULL_SHARD", "NA", "ZeRO-3"), ("FSDP", "NA", "ZeRO-3"), ("ours", "SHARD_GRAD_OP", "ZeRO-2"),
-        ("PyTorch DDP", "NA", "DDP"), ("z0", "NA", "DDP"), ("none (PyTorch)", "NA", "none"), ("ours", "NA", "ours"),
+        ("PyTorch DDP", "NA", "DDP"), ("z0", "NA", "DDP"), ("DP + ZeRO-1", "NA", "ZeRO-1"),
+        ("deepspeed_stage_3", "NA", "ZeRO-3"), ("zero3_init", "NA", "ZeRO-3"), ("ZeRO-DP", "NA", "ZeRO-DP"),
+        ("none (PyTorch)", "NA", "none"), ("ours", "NA", "ours"),
         ("ZeRO-1 hierarchical (8 ranks)", "zero1=8", "ZeRO-1 hierarchical"), ("ZeRO++ hpZ", "NA", "ZeRO++"),
     ],
 )  # fmt: skip

@@ -81,7 +81,8 @@ def test_an_optimizer_says_nothing_of_the_models_kernels(cells: dict[str, str], 
     ("words", "attention"),
     [
         ("without flash attention", "eager"), ("flash attention off", "eager"), ("sdpa (math)", "eager"),
-        ("SDPA", "flash"), ("flash attention 2 (no dropout)", "flash"), ("flash attention (Triton)", "flash1"),
+        ("SDPA", "flash"), ("TE fused attention", "flash"),
+        ("flash attention 2 (no dropout)", "flash"), ("flash attention (Triton)", "flash1"),
     ],
 )  # fmt: skip
 def test_attention_that_is_denied_is_not_flash(words: str, attention: str) -> None:
@@ -92,7 +93,7 @@ def test_attention_that_is_denied_is_not_flash(words: str, attention: str) -> No
     ("words", "checkpointing"),
     [
         ("checkpointing off", "none"), ("no recompute", "none"), ("without", "none"), ("not used", "none"),
-        ("selective, not full", "selective"), ("full", "full"), ("every other layer", "alternate"),
+        ("selective, not full", "selective"), ("full", "full"), ("enabled", "full"), ("every other layer", "alternate"),
     ],
 )  # fmt: skip
 def test_recomputation_that_is_denied_is_none(words: str, checkpointing: str) -> None:
@@ -140,6 +141,13 @@ def test_a_run_that_ran(words: str) -> None:
 @pytest.mark.parametrize("words", ["NA", "", "unknown", "crashed"])
 def test_only_words_that_say_so_are_a_run_that_fits(words: str) -> None:
     assert [metric.name for metric in case(outcome=words).metrics] == ["step_seconds"]
+
+
+@pytest.mark.parametrize(
+    "words", ["OOM", "CUDA OutOfMemoryError", "oom_error", "failed: out of memory", "does not fit"]
+)
+def test_a_run_out_of_memory(words: str) -> None:
+    assert [(metric.name, metric.measured) for metric in case(outcome=words).metrics] == [("fits", 0.0)]
 
 
 def test_slack_of_a_share_is_of_what_is_printed() -> None:

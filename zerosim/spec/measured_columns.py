@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from zerosim.spec.measured_numbers import (
     GBPS,
+    GPUS,
     MEMORY,
     NUMBER,
     SAMPLE_RATE,
@@ -47,7 +48,7 @@ COLUMNS = (
     Column("seq_len", "sequence_length", TOKENS, "tokens", "4096", "of a sequence; 4K is 4096"),
     Column("gpu", "gpu", None, "", "A100-SXM4-80GB", "as nvidia-smi names it, or its usual name"),
     Column("gpu_mem_gb", "gpu_memory_gb", MEMORY, "GiB", "80", "memory of a GPU as it is sold"),
-    Column("n_gpus", "gpus", WHOLE, "", "16", "GPUs of the run"),
+    Column("n_gpus", "gpus", GPUS, "", "16", "GPUs of the run"),
     Column("gpus_per_node", "gpus_per_node", WHOLE, "", "8", "GPUs of a server"),
     Column("intra_node_link", "intra_node_link", None, "", "NVLink/NVSwitch", "what joins the GPUs of a server"),
     Column("inter_node_net", "network", None, "", "InfiniBand, 8 x 200Gbps", "what joins the servers"),

@@ -17,7 +17,7 @@ from zerosim.units import SECONDS
 LARGEST = 1e18
 _BRACKETS = re.compile(r"\(([^()]*)\)")
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9,])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]*)?(?!,)|\.[0-9]+)(?:e[+-]?[0-9]{1,3})?"
-_ABOUT = r"(?:~|≈|about |around |approx\.? |ca\.? |circa )?\s*"
+_ABOUT = r"(?:~|≈|(?:avg\.?|mean|median) |about |around |approx\.? |ca\.? |circa )?\s*"
 _PLAIN = re.compile(rf"{_ABOUT}({_DIGITS})", re.IGNORECASE)
 _UNKNOWN = re.compile(
     r"(?:unknown|unspecified|undisclosed|not (?:told|stated|reported|given|known|available|applicable|specified)|none|"
@@ -63,6 +63,9 @@ class Read(NamedTuple):
 
 NUMBER = Form({**_COUNT}, _NAMES)
 WHOLE = Form({**_COUNT}, rf"{_NAMES}|{_PER_GPU}", whole=True)
+GPUS = WHOLE._replace(  # "8x A100", "64 H100s"
+    units={}, words=rf"{_NAMES}|[x×]?\s*(?:nvidia |amd )?(?:[ahvblpt]|gh|gb|mi|rtx ?)[0-9]{{1,4}}[a-z0-9 -]*s?"
+)
 TOKENS = WHOLE._replace(units={**_COUNT, "k": 2.0**10, "m": 2.0**20})  # sequences are powers of two
 TIME = Form({unit.casefold(): factor for unit, factor in _TIMES.items()}, _EACH)
 TOKEN_RATE = Form({"k": 1e3, "m": 1e6}, rf"tokens?|tok|{_PER_SECOND}|{_PER_GPU}")
@@ -124,7 +127,9 @@ def _ends(text: str, form: Form) -> tuple[float, ...] | None:
     one = rf"{_ABOUT}({_DIGITS})\s*({units})?"
     many = r"(?:([0-9]+)\s?[x×]\s?)?" if form.several else "()"
     flags = 0 if form.exact else re.IGNORECASE
-    hit = re.fullmatch(rf"{many}{one}(?:\s*(?:-|–|\bto\b)\s*{one})?(?:[\s,]*(?:{form.words}))*", text, flags)
+    text, error = _without_error(text, form)
+    words = rf"(?:[\s,]*(?:{form.words}|avg\.?|average|mean|median))*"
+    hit = re.fullmatch(rf"{many}{one}(?:\s*(?:-|–|\bto\b)\s*{one})?{words}", text, flags)
     if hit is None:
         return None
     several, low, unit, high, other = hit.groups()
@@ -134,7 +139,16 @@ def _ends(text: str, form: Form) -> tuple[float, ...] | None:
         for digits, factor in zip((low, high), factors, strict=True)
         if digits
     ]
-    return tuple(ends)
+    if error is not None and len(ends) == 1:
+        off = float(error[1]) * (ends[0] / 100 if error[2] == "%" else _factor(error[2] or unit, form))
+        return ends[0] - off, ends[0] + off
+    return tuple(ends) if error is None else None
+
+
+def _without_error(text: str, form: Form) -> tuple[str, re.Match[str] | None]:
+    """A text apart from its "+- 20"; the unit may stand behind that."""
+    hit = None if form.whole else re.search(r"\s*(?:±|\+/?-)\s*([0-9]+(?:\.[0-9]+)?)\s*(%?)", text)
+    return (text, None) if hit is None else (f"{text[: hit.start()]} {text[hit.end() :].strip()}".strip(), hit)
 
 
 def _first(text: str, form: Form) -> float | None:

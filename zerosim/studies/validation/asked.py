@@ -17,9 +17,9 @@ from zerosim.studies.validation.row_machine import Machine
 from zerosim.studies.validation.row_training import Chosen, Precision
 from zerosim.studies.validation.words import denied, said
 
-_NUMBER = r"\b(zero|z|stage)[- _]?([0-3])\b"
-_BEYOND = r"\b(zero|stage)[- _]?([4-9]|\d{2,})\b"
-_REPLICATED = r"\bddp\b|data[- ]parallel|^none|no_?shard|^dp\b|replicat|single"
+_NUMBER = r"(?<![a-z0-9])(zero|z|stage)[- _]?([0-3])(?![0-9a-z]|\.[0-9])"
+_BEYOND = r"(?<![a-z0-9])(zero|stage)[- _]?([4-9]|[0-9]{2,})(?![0-9a-z])"
+_REPLICATED = r"\bddp\b|data[- ]parallel|^none|no[-_ ]?shard|(?<!zero-)(?<!zero )\bdp\b|replicat|single"
 _OFFLOADED = ("offload_optimizer", "offload_param")
 _DRIVES = "nvmes?|ssds?|disks?|drives?"
 _UNTOLD = r"^(na|n/a|nan|-|)$"

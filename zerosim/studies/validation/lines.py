@@ -20,12 +20,13 @@ TIMES = (STEP, "forward_seconds", "backward_seconds", "optimizer_seconds")
 CLOSE = 0.05  # of the limit: whether a run fits is not known better than this
 UNKNOWN = "unknown"
 TIERS = ("cpu", "nvme")  # that offloading goes to
+STAGED = ("ZeRO++", "MiCS", "HSDP")
 NAMES = (  # words of a strategy, and what it is called where it is not ZeRO with a number
     (r"zero[- ]?\+\+", "ZeRO++"),
     (r"\bmics\b", "MiCS"),
     (r"hybrid|hsdp", "HSDP"),
     (r"^none|single", "none"),
-    (r"\bddp\b|data[- ]parallel|no_?shard|^dp\b|replicat|\b(zero|z|stage)[- _]?0\b", "DDP"),
+    (r"\bddp\b|data[- ]parallel|no[-_ ]?shard|\bdp\b|replicat", "DDP"),
 )
 READ = {"read-from-figure": "read from a figure", "read-from-text": "read from a text"}
 
@@ -151,9 +152,13 @@ def _strategy(row: Row) -> str:
     words = next((each for each in map(str.lower, told) if stage_in(each) is not None), None)
     if words is None:
         return told[0]
-    named = next((name for pattern, name in NAMES if re.search(pattern, words)), None)
     stage = stage_in(words)
-    return named or f"ZeRO-{stage}{' hierarchical' if 'hierarch' in words else ''}"
+    named = next((name for pattern, name in NAMES if re.search(pattern, words)), "")
+    if stage == 0:
+        return named or "DDP"
+    if named in STAGED:
+        return named
+    return f"ZeRO-{stage}{' hierarchical' if 'hierarch' in words else ''}"
 
 
 def _published(row: Row) -> tuple[str, ...]:

@@ -22,7 +22,10 @@ from zerosim.studies.validation.row_training import Batch
 from zerosim.studies.validation.words import denied, said
 
 GIB, MIB, TERA = 2.0**30, 2.0**20, 1e12
-_OUT = r"\booms?\b|\boomed\b|out[- _]of[- _]memory"
+_OUT = (
+    r"(?<![a-z])oom(s|ed|[- _]?killed|[- _]?error)?(?![a-z])|out[- _]?of[- _]?memory|"
+    r"\b(does|did|do)(n't| not) fit|cannot fit|no fit\b"
+)
 _RAN = r"\s*(ran|runs?|ok|okay|yes|true|success\w*|succeeded|complete\w*|finish\w*|passe[sd]|pass|fits?|trained|done)\b"
 _FIGURE = 0.01  # of a value: how well a bar can be read; a choice
 _MEMORY: tuple[tuple[str, MetricName], ...] = (

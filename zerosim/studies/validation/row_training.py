@@ -14,19 +14,23 @@ from zerosim.spec.measured_row import Row
 from zerosim.studies.validation.assumptions import GUESSED, USUAL, CannotError, Ledger, Program
 from zerosim.studies.validation.words import denied, said
 
-_UNKNOWN = r"^\s*(unknown\b|not (told|stated|reported|given|known)\b|na$|n/a$|\?|$)"
+_UNKNOWN = r"^\s*(unknown\b|not (told|stated|reported|given|known)\b|na$|nan$|n/a$|-$|\?|$)"
 _NONE = r"^\s*(none|no|off|false|0|disabled|without|never|not (used|enabled|on))\b"
 _CHECKPOINTING = (
     (r"every (other|2|second)|alternat|1/2|half of", "alternate"),
     (r"per[- ]?op|selective[ _]?op|\bops?\b", "operators"),
     (r"select", "selective"),
-    (r"full|yes|true|all|on\b|every|recomp|checkpoint|block|layer", "full"),
+    (r"full|yes|true|all|on\b|\benabled|\bused\b|^\s*1$|every|recomp|checkpoint|block|layer", "full"),
 )
 _ATTENTION = (
     (r"unfused|\bmath\b|naive", "eager"),
     (r"triton", "flash1"),
     (r"flash[- _]?(attention|attn)?[- _]*v?3|\bfa-?3|cudnn", "flash3"),
-    (r"flash[- _]?(attention|attn)?[- _]*v?2|\bfa-?2|sdpa|scaled[- _]dot|xformers|memory[- ]efficient", "flash"),
+    (
+        r"flash[- _]?(attention|attn)?[- _]*v?2|\bfa-?2|sdpa|scaled[- _]dot|xformers|memory[- ]efficient|"
+        r"(?<!un)fused[-_ ](attention|attn|mha|sdpa)",
+        "flash",
+    ),
     (r"flash[- _]?(attention|attn)?[- _]*v?1|\bfa-?1", "flash1"),
     (r"eager|softmax|^none|standard|matmul|vanilla|plain", "eager"),
 )
@@ -103,10 +107,9 @@ def precision_of(row: Row, ledger: Ledger) -> Precision:
     """Of words such as "amp_bf16", "fp16 AMP (autocast; parameters fp32)", "bf16 with fp32 master". A type of 16 bits
     is what is computed in, whatever else is kept in fp32."""
     words = row.precision.lower()
-    wire = row.says(
-        r"zero ?\+\+|q[wg]z|quantized_(weights|gradients)", "strategy_raw", "other_flags", "strategy"
-    )  # int4 is sent there
-    elsewhere = "" if wire else " ; ".join((row.strategy_raw, row.flags, row.strategy))
+    elsewhere = " ; ".join((row.strategy_raw, row.flags, row.strategy))
+    if re.search(r"zero ?\+\+|q[wg]z|quantized_(weights|gradients)", elsewhere, re.IGNORECASE):
+        elsewhere = ""  # what is sent in 8 bits or fewer
     if said(_COMPRESSED, words) or said(_COMPRESSED, elsewhere):
         raise CannotError("it computes in 8 bits or fewer")
     autocast = said(r"autocast", words) is not None or re.search(r"param\w* (in )?fp32|fp32 param", words) is not None
@@ -196,10 +199,14 @@ def _attention(row: Row, program: Program, device: str, ledger: Ledger) -> str:
 
 
 def _kernels(row: Row, program: Program, ledger: Ledger) -> str:
-    if re.search(r"^\s*(yes|true|on|inductor|torch\.compile|max)", row.compiled, re.IGNORECASE):
+    if re.search(r"^\s*(yes|true|on|1$|enabled|inductor|torch\.compile|max)", row.compiled, re.IGNORECASE):
         return "fused"
     clauses = re.split(r"[;,]", f"{row.attention};{row.flags}")
-    if any(said(r"fused", clause) for clause in clauses if not re.search(_OF_OPTIMIZER, clause, re.IGNORECASE)):
+    if any(
+        said(r"fused(?![-_ ]*(attention|attn|mha|sdpa|flash))", clause)
+        for clause in clauses
+        if not re.search(_OF_OPTIMIZER, clause, re.IGNORECASE)
+    ):
         return "fused"
     if row.compiled and not re.search(rf"{_UNKNOWN}|{_NONE}|eager", row.compiled, re.IGNORECASE):
         ledger.unread("compile")
