@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.errors import Finding, InputError
-from zerosim.resources import Calibrated
+from zerosim.resources import Calibrated, Supply
 from zerosim.scenario import Scenario
 from zerosim.spec.scenario_text import strategy_text
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Zero
@@ -61,6 +61,13 @@ def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None) -> Simul
             calibration=priced.calibration,
             findings=(*priced.findings, *(each.finding for each in priced.floors if each.seconds > played.makespan)),
         )
+
+
+def resupplied(played: Simulation, supply: Supply) -> Simulation:
+    """The same step where resources have other rates; prices, and so the algorithms of collectives, stay."""
+    with _no_collection():
+        again = play(played.steps, played.classes, played.demands, supply)
+        return replace(played, spans=again.spans, events=again.events, supply=supply)
 
 
 def programs(scenario: Scenario) -> tuple[Step, ...]:
