@@ -173,7 +173,7 @@ def test_what_does_not_go_together_is_told(sections: dict[str, Any], said: str) 
 
 def test_a_gpu_without_a_known_board_asks_for_its_power() -> None:
     own = {"flops": "300 TFLOPS", "memory": "80 GB", "hbm": "2 TB/s", "count": 8}
-    with pytest.raises(InputError, match="power.gpu: found nothing; expected a power"):
+    with pytest.raises(InputError, match=r"power\.gpu: found nothing; expected a power"):
         scenario(f"topology.node.gpus={own}", power={"rest": 100})
     assert summary(f"topology.node.gpus={own}", power={"gpu": 350}).energy is not None
 
