@@ -14,15 +14,16 @@ from dataclasses import dataclass, replace
 from zerosim.costs import price
 from zerosim.engine import play
 from zerosim.errors import Finding, InputError
-from zerosim.resources import Calibrated
+from zerosim.resources import Calibrated, Supply
 from zerosim.scenario import Scenario
 from zerosim.spec.scenario_text import strategy_text
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Zero
-from zerosim.spec.topology import Gpu
+from zerosim.spec.topology import Gpu, Topology
 from zerosim.step import DTYPE_BYTES, Step
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
 from zerosim.views import Choices, Facts, Summary, choices, summarize
+from zerosim.views.running import Running
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,13 @@ def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None) -> Simul
             calibration=priced.calibration,
             findings=(*priced.findings, *(each.finding for each in priced.floors if each.seconds > played.makespan)),
         )
+
+
+def resupplied(played: Simulation, supply: Supply) -> Simulation:
+    """The same step where resources have other rates; prices, and so the algorithms of collectives, stay."""
+    with _no_collection():
+        again = play(played.steps, played.classes, played.demands, supply)
+        return replace(played, spans=again.spans, events=again.events, supply=supply)
 
 
 def programs(scenario: Scenario) -> tuple[Step, ...]:
@@ -102,7 +110,20 @@ def facts(
         assumptions=(*scenario.assumptions, *notes),
         choices=_choices(scenario),
         calibration=calibration,
+        running=_running(scenario.topology),
         fullest=max(len(node.gpus) for node in scenario.topology.nodes),
+    )
+
+
+def _running(topology: Topology) -> Running:
+    """What the machine costs and draws, as far as its file says it."""
+    price, drawn = topology.price, topology.power.drawn(topology) if topology.power else None
+    return Running(
+        currency=price.currency if price else "",
+        an_hour=price.an_hour(topology) if price else 0.0,
+        kwh=price.kwh if price else 0.0,
+        computing=drawn.computing if drawn else None,
+        waiting=drawn.waiting if drawn else None,
     )
 
 

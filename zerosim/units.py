@@ -193,6 +193,12 @@ def show_flops(rate: float) -> str:
     return f"{number} {prefix}FLOP/s"
 
 
+def show_power(power: float) -> str:
+    """ "6.5 kW"."""
+    number, prefix = _scaled(power, _SHOW_SI)
+    return f"{number} {prefix}W"
+
+
 def show_share(share: float) -> str:
     """ "12.3 %"."""
     percent = 100 * share

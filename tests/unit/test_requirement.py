@@ -85,8 +85,11 @@ def test_other_rates_than_those_of_networks() -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("training.micro_batch_size", "expected a path that begins with topology"),
-        ("topology.node.nics.bandwith", 'unknown key "bandwith"'),
+        ("training.micro_batch_size", r"expected one of node\.nics\.bandwidth, node\.nvlink\.bandwidth, "),
+        (
+            "topology.node.nics.bandwith",
+            r'found the rate "topology.node.nics.bandwith"; .*; nearest node\.nics\.bandwidth',
+        ),
     ],
 )
 def test_a_path_that_is_no_rate_is_refused(path: str, said: str) -> None:

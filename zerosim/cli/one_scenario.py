@@ -132,6 +132,7 @@ def compare(
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _all_scenarios(scenarios, changes)
+    _one_currency(asked)
     summaries = [simulate(each).summary() for each in asked]
     rows = [summary.as_json() for summary in summaries]
     if drawing:
@@ -154,6 +155,18 @@ def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Sce
     if problems:
         raise InputError(dict.fromkeys(problems))
     return asked
+
+
+def _one_currency(asked: list[Scenario]) -> None:
+    """What is compared is paid in one currency, as far as it has a price."""
+    priced = [(each, each.topology.price.currency) for each in asked if each.topology.price]
+    wrong = [
+        Problem(each.source, "topology.price.currency", f'"{own}"', f'"{priced[0][1]}", as {priced[0][0].source} has')
+        for each, own in priced
+        if own != priced[0][1]
+    ]
+    if wrong:
+        raise InputError(wrong)
 
 
 @click.command(cls=Verb)

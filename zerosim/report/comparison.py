@@ -11,6 +11,7 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 from zerosim.report.parts import cause_name, time_parts
+from zerosim.report.running import tokens_per
 from zerosim.report.tables import Column, cell_width, clip, table
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
 from zerosim.views.summary import Summary
@@ -71,7 +72,17 @@ def quantities(summaries: Sequence[Summary]) -> list[Quantity]:
         ("MFU", lambda s: s.mfu, show_share),
     ]
     found = [Quantity(name, [take(summary) for summary in summaries], show) for name, take, show in rows]
-    return [*found, *_times(summaries), *_sizes(summaries)]
+    return [*found, *_running(summaries), *_times(summaries), *_sizes(summaries)]
+
+
+def _running(summaries: Sequence[Summary]) -> Iterator[Quantity]:
+    """What is known of cost and energy."""
+    costs, energies = [summary.cost for summary in summaries], [summary.energy for summary in summaries]
+    for currency in dict.fromkeys(cost.currency for cost in costs if cost):
+        own = [cost if cost and cost.currency == currency else None for cost in costs]
+        yield Quantity(tokens_per(currency), [cost.tokens_per_currency if cost else None for cost in own], show_count)
+    if any(energies):
+        yield Quantity(tokens_per("J"), [each.tokens_per_joule if each else None for each in energies], show_count)
 
 
 def _times(summaries: Sequence[Summary]) -> Iterator[Quantity]:

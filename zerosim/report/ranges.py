@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from zerosim.report.comparison import letter
+from zerosim.report.running import tokens_per
 from zerosim.report.words import INDENT, bound, unbroken, wrapped
 from zerosim.units import show_count, show_seconds, show_share
 
@@ -23,7 +24,7 @@ def render_range(found: Mapping[str, Any], width: int = 100) -> str:
     words = (
         f"step {show_seconds(step['p50'])} ({_between(step, show_seconds)}: P10-P90 of {_drawn(found)}), "
         f"{show_count(tokens['p50'])} tokens/s ({_between(tokens, show_count)})"
-    )
+    ) + "".join(f", {each}" for each in _bought(found))
     lines = [*wrapped(f"range: {bound(words)}", width, "", INDENT), *_hangs(found["drivers"], width)]
     return "\n" + "".join(f"{line}\n" for line in lines)
 
@@ -34,11 +35,19 @@ def render_orders(rows: Sequence[Mapping[str, Any]], width: int = 100) -> str:
     for index, row in enumerate(rows):
         step = row["range"]["step_seconds"]
         words = f"{letter(index)}  step {show_seconds(step['p50'])} ({_between(step, show_seconds)})"
+        words += "".join(f", {each}" for each in _bought(row["range"]))
         if index:
             words += f", {order(row['range']['slower_than_baseline'], letter(0))}"
         lines += wrapped(bound(words), width, INDENT, INDENT)
         lines += _hangs(row["range"]["slower_than_baseline"]["drivers"], width, INDENT) if index else ()
     return "\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _bought(found: Mapping[str, Any]) -> Iterator[str]:
+    """Tokens for money and for energy, where they are known."""
+    for key, unit in (("tokens_per_currency", found.get("currency", "")), ("tokens_per_joule", "J")):
+        if key in found:
+            yield f"{show_count(found[key]['p50'])} {tokens_per(unit)} ({_between(found[key], show_count)})"
 
 
 def order(against: Mapping[str, float], baseline: str) -> str:

@@ -13,7 +13,7 @@ from zerosim.report.comparison import ratio
 from zerosim.report.ladder import digits
 from zerosim.report.tables import Column, cell_width, table
 from zerosim.report.words import wrapped
-from zerosim.units import show_count, show_rate, show_seconds, show_share, show_size
+from zerosim.units import show_count, show_power, show_rate, show_seconds, show_share, show_size
 
 TOO_LARGE, WRONG, NONE = "*", "!", "none"
 MARKS = {
@@ -26,6 +26,9 @@ _SHOWS: Mapping[str, Callable[[float], str]] = {  # by the end of a column's nam
     "bytes": show_size,
     "per_second": show_count,
     "per_second_per_gpu": show_count,
+    "per_currency": show_count,
+    "per_joule": show_count,
+    "watts": show_power,
     "mfu": show_share,
     "overlap": show_share,
     "utilization": show_share,

@@ -16,6 +16,7 @@ from zerosim.report.bars import Part, Pen, bar
 from zerosim.report.calibration import measured
 from zerosim.report.comparison import render_comparison
 from zerosim.report.parts import memory_parts, time_parts
+from zerosim.report.running import running
 from zerosim.report.tables import Column, clip, pad, table
 from zerosim.report.waits import HARDLY
 from zerosim.report.words import INDENT, bound, counted, heading, share, size, unbroken, wrapped
@@ -103,6 +104,7 @@ def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
         f"MFU {show_share(summary.mfu)}",
     )
     yield from wrapped("   ".join(map(unbroken, rates)), width, "")
+    yield from wrapped("   ".join(map(unbroken, running(summary))), width, "")
     yield from _pipeline(summary, width)
     yield from _classes(summary, width)
     yield from waits.unequal(summary, width, WAITS)

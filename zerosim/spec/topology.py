@@ -18,6 +18,7 @@ from typing import overload
 import networkx as nx
 
 from zerosim.errors import InputError, Problem, nearest
+from zerosim.spec.buying import Power, Price
 from zerosim.spec.devices import Device, DeviceKind, Drive, Gpu, Grade, Link, LinkKind, Nic, Socket
 from zerosim.spec.fabric import MOST_NODES, DrawnFabric, Fabric, LeafFabric
 from zerosim.spec.node import Node, graph_of, nvlink_domains, place, place_link
@@ -35,6 +36,8 @@ class Topology:
     fabric: Fabric
     notes: tuple[str, ...] = ()
     repeatable: bool = False  # made of one node template: more of the same nodes may be asked for
+    price: Price | None = None
+    power: Power | None = None
     _pieces: dict[tuple[int, ...], nx.DiGraph[str]] = field(default_factory=dict, init=False, repr=False)
     _routes: dict[tuple[str, str], tuple[Link, ...]] = field(default_factory=dict, init=False, repr=False)
 

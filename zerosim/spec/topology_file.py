@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zerosim import catalog
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec import graph_form
+from zerosim.spec.buying_file import priced
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.fabric import LeafFabric
 from zerosim.spec.figures import Remarks
@@ -20,7 +21,15 @@ from zerosim.spec.loading import Schema, read, validated
 from zerosim.spec.node import Node
 from zerosim.spec.node_drawing import draw, latency
 from zerosim.spec.topology import Topology
-from zerosim.spec.topology_schema import FabricSpec, GraphSpec, NodeSpec, OverrideSpec, TemplateSpec
+from zerosim.spec.topology_schema import (
+    FabricSpec,
+    GraphSpec,
+    NodeSpec,
+    OverrideSpec,
+    PowerSpec,
+    PriceSpec,
+    TemplateSpec,
+)
 
 PACKAGE = Path(__file__).resolve().parents[1]
 OF_LINKS = {"nvlink": {"bandwidth"}, "pcie": {"generation", "lanes", "bandwidth"}}  # what is said of one GPU's
@@ -53,16 +62,25 @@ def read_topology(document: Document) -> Topology:
     data = document.data
     if not isinstance(data, Mapping):
         raise InputError([document.problem((), shown(data), "a mapping with name and node, or with devices and links")])
-    topology = _read_graph(document) if "devices" in data else _read_template(document)
+    topology, price, power = _read_graph(document) if "devices" in data else _read_template(document)
     _check_joined(topology, document)
-    return topology
+    return topology if price is None and power is None else priced(topology, price, power, document)
 
 
-def _read_graph(document: Document) -> Topology:
-    return graph_form.assemble(validated(document, GraphSpec), document)
+class _Read(NamedTuple):
+    """A topology, and what was said of its price and power."""
+
+    topology: Topology
+    price: PriceSpec | None
+    power: PowerSpec | None
 
 
-def _read_template(document: Document) -> Topology:
+def _read_graph(document: Document) -> _Read:
+    spec = validated(document, GraphSpec)
+    return _Read(graph_form.assemble(spec, document), spec.price, spec.power)
+
+
+def _read_template(document: Document) -> _Read:
     spec = validated(document, TemplateSpec)
     remarks = Remarks(document, ("node",))
     template = draw(spec.node, remarks, {})
@@ -76,7 +94,8 @@ def _read_template(document: Document) -> Topology:
     problems += _of_network(spec, nodes, document)
     if problems:
         raise InputError(sorted(problems, key=by_place))
-    return _assembled(spec, _shared([node for node in nodes if node is not None]), tuple(notes))
+    whole = _assembled(spec, _shared([node for node in nodes if node is not None]), tuple(notes))
+    return _Read(whole, spec.price, spec.power)
 
 
 def _of_network(spec: TemplateSpec, nodes: list[Node | None], document: Document) -> Iterator[Problem]:

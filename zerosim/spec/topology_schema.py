@@ -40,6 +40,7 @@ Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
 Peak = Annotated[Flops, Field(ge=1, le=1e21)]
 Delay = Annotated[Seconds, Field(le=LONGEST)]
 Watts = Annotated[Power, Field(ge=1, le=100_000)]
+Money = Annotated[float, Field(gt=0, le=1e12)]
 Compute = Annotated[Share, AfterValidator(_is_a_share), Field(ge=1e-6)]
 Fraction = Annotated[Share, Field(ge=1e-6, le=1)]
 Several = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
@@ -55,6 +56,17 @@ def _node_and_gpu(given: object) -> str:
     if not (dot and node.isdecimal() and gpu.isdecimal()):
         raise ValueError('node and GPU as text such as "0.5"')
     return f"{node}.{gpu}"
+
+
+def _short_word(given: object) -> str:
+    if not (
+        isinstance(given, str) and 0 < len(given) <= 8 and given.isprintable() and not set(given) & set(" /0123456789")
+    ):
+        raise ValueError("the name of a currency such as EUR")
+    return given
+
+
+Currency = Annotated[str, BeforeValidator(_short_word)]
 
 
 class GpuFigures(Schema):
@@ -216,11 +228,40 @@ class OverrideSpec(Schema):
     nics: NicSpec | None = None
 
 
+class PriceSpec(Schema):
+    """What the machine costs, in a `currency` called as one likes (EUR). Rented: `gpu_hour`, of each GPU that is used,
+    or `node_hour`, of each node. Bought: `node`, what one cost, spread over the `years` of its life, of which it is in
+    `use` a share. `electricity`: of a kWh of the `power`, beside either or alone. All nodes cost the same."""
+
+    currency: Currency
+    gpu_hour: Money | None = None
+    node_hour: Money | None = None
+    node: Money | None = None
+    years: Annotated[float, Field(gt=0, le=100)] | None = None
+    use: Fraction = 1.0
+    electricity: Money | None = None
+
+
+class PowerSpec(Schema):
+    """What the machine draws while it trains: `node`, a whole one; or by its parts. `gpu`: of one while it computes;
+    where it is not given, what its board draws at most, by `gpus: {power: ...}` or the catalogue. `idle`: of one while
+    it computes nothing, waiting or moving data; where it is not given, as much as `gpu`. `rest`: of all else in a node.
+    `pue`: what the building draws, by what the machine draws. GPUs that are not used draw nothing."""
+
+    node: Watts | None = None
+    gpu: Watts | None = None
+    idle: Annotated[Power, Field(ge=0, le=100_000)] | None = None
+    rest: Annotated[Power, Field(ge=0, le=100_000)] = 0.0
+    pue: Annotated[float, Field(ge=1, le=10)] = 1.0
+
+
 class TemplateSpec(Schema):
     name: Name
     node: NodeSpec
     fabric: FabricSpec = FabricSpec()
     overrides: tuple[OverrideSpec, ...] = ()
+    price: PriceSpec | None = None
+    power: PowerSpec | None = None
 
 
 class DeviceSpec(GpuFigures, DriveFigures):
@@ -254,3 +295,5 @@ class GraphSpec(Schema):
     name: Name
     devices: Annotated[list[DeviceSpec], Field(min_length=1)]
     links: tuple[LinkSpec, ...] = ()
+    price: PriceSpec | None = None
+    power: PowerSpec | None = None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from zerosim.errors import nearest
 from zerosim.report.rows import columns
+from zerosim.report.running import tokens_per
 from zerosim.report.sweep import TOO_LARGE, WRONG, Sheet, show_label, show_required, show_value
 from zerosim.spec.sweep import Axis, Grid, Label, Sweep, Wanted
 from zerosim.studies.requirement import SLOWEST
@@ -24,6 +25,7 @@ from zerosim.units import show_rate, show_seconds, show_share
 Labels = Mapping[str, Label]
 Place = frozenset[tuple[str, Label]]
 MOST_LINES = 40  # of a list
+CURRENCY, PER_CURRENCY, PER_JOULE = "cost.currency", "cost.tokens_per_currency", "energy.tokens_per_joule"
 PLAIN = {  # columns of a list, and what they are called there
     "step_seconds": "step",
     "tokens_per_second": "tokens/s",
@@ -78,7 +80,7 @@ def _grids(asked: Sweep, grid: Grid, rows: Sequence[Row], required: Sequence[Row
     found = _Found({_place(row, names): row for row in rows}, searched if beside else {})
     axes = {axis.name: axis for axis in asked.axes}
     others = [axis for axis in asked.axes if axis.name not in (grid.rows, grid.columns)]
-    unknown = list(_unknown(grid.value, rows))
+    unknown = [*_unknown(grid.value, rows), *_paid(grid.value, rows)]
     for labels in product(*([choice.label for choice in axis.choices] for axis in others)):
         fixed = dict(zip((axis.name for axis in others), labels, strict=True))
         places = [{**fixed, grid.rows: choice.label} for choice in axes[grid.rows].choices]
@@ -99,6 +101,14 @@ def _unknown(value: str, rows: Sequence[Row]) -> Iterator[str]:
     if played and not any(value in row for row in played):
         close = nearest(value, columns(played))
         yield f"No row has {value}{f'; nearest {close}' if close else ''}."
+
+
+def _paid(value: str, rows: Sequence[Row]) -> Iterator[str]:
+    """In which currency a cost is."""
+    currencies = _currencies(rows)
+    if value.startswith("cost.") and currencies:
+        mixed = ", which do not compare" if len(currencies) > 1 else ""
+        yield f"{value} in {' and '.join(currencies)}{mixed}."
 
 
 def _line(asked: Sweep, grid: Grid, across: Axis, place: Labels, found: _Found) -> Iterator[tuple[str, str]]:
@@ -151,8 +161,23 @@ def _key(labels: Labels) -> Place:
 # --- one line a point ---
 
 
+def bought(rows: Sequence[Row]) -> dict[str, str]:
+    """Columns of tokens for money and energy, where any row has them; with the currency, where there are several."""
+    currencies = _currencies(rows)
+    found = {CURRENCY: "currency"} if len(currencies) > 1 else {}
+    if currencies:
+        found[PER_CURRENCY] = tokens_per(currencies[0] if len(currencies) == 1 else "currency")
+    if any(PER_JOULE in row for row in rows):
+        found[PER_JOULE] = tokens_per("J")
+    return found
+
+
+def _currencies(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row[CURRENCY] for row in rows if CURRENCY in row))
+
+
 def _points(asked: Sweep, rows: Sequence[Row]) -> Sheet:
-    names = {**PLAIN, **({SLOWDOWN: SLOWDOWN} if asked.against else {})}
+    names = {**PLAIN, **bought(rows), **({SLOWDOWN: SLOWDOWN} if asked.against else {})}
     return _list(asked, rows, [*names.values()], [[_cell(row, name) for name in names] for row in rows])
 
 

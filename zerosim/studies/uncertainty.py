@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from zerosim.catalog import reading, using
 from zerosim.scenario import Scenario
-from zerosim.simulation import facts, programs, simulate
+from zerosim.simulation import Simulation, facts, programs, simulate
 from zerosim.studies.uncertain import Figure, drawn_constants, figures_of_constants, weakest
 from zerosim.studies.uncertain_machine import drawn_machine, figures_of_machine
+from zerosim.views import Facts, breakdown
+from zerosim.views.running import Bill, bill
 
 SAMPLES, SEED = 64, 0
 DRIVERS = 3
@@ -54,6 +56,7 @@ class Sampled:
     seconds: tuple[float, ...]
     tokens: float  # of a step
     draws: Mapping[Figure, tuple[float, ...]]
+    bills: tuple[Bill, ...] = ()  # of each sample, where cost or energy is known
 
     @property
     def interval(self) -> Interval:
@@ -71,8 +74,21 @@ class Sampled:
             "seed": self.seed,
             "step_seconds": self.interval._asdict(),
             "tokens_per_second": self.tokens_per_second._asdict(),
+            **self._bought(),
             "drivers": [_plain(driver) for driver in drivers(self.seconds, self.draws)],
         }
+
+    def _bought(self) -> dict[str, Any]:
+        """Of tokens for money and energy, as far as these are known."""
+        found: dict[str, Any] = {}
+        costs = [bill.cost for bill in self.bills if bill.cost]
+        energies = [bill.energy for bill in self.bills if bill.energy]
+        if costs:
+            found["tokens_per_currency"] = _interval([cost.tokens_per_currency for cost in costs])._asdict()
+            found["currency"] = costs[0].currency
+        if energies:
+            found["tokens_per_joule"] = _interval([energy.tokens_per_joule for energy in energies])._asdict()
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +125,30 @@ def sample(
     parts, devices = figures_of_constants(), figures_of_machine(scenario.machine, calibration)
     names = sorted({figure.name for figure in (*parts.values(), *devices)})
     draws = {name: draw(name, samples, seed).tolist() for name in names}
-    seconds, read = [], set[str]()
+    known = facts(scenario)
+    seconds, bills, read = [], list[Bill](), set[str]()
     for number in range(samples):
         drawn = {name: values[number] for name, values in draws.items()}
         topology = drawn_machine(scenario.topology, drawn, calibration)
         whole = drawn_machine(scenario.machine, drawn, calibration) if calibration else scenario.machine
         asked = dataclasses.replace(scenario, topology=topology, machine=whole)
         with using(drawn_constants(drawn)), reading() as paths:
-            seconds.append(simulate(asked, steps).makespan)
+            played = simulate(asked, steps)
+        seconds.append(played.makespan)
+        bills += _bill(played, known)
         read |= paths
         told(number + 1, samples)
     used = weakest([*(parts[path] for path in sorted(read & parts.keys())), *devices])
     kept = {figure: tuple(draws[figure.name]) for figure in used.values() if figure.sigma}
-    return Sampled(seed, tuple(seconds), facts(scenario).tokens, kept)
+    return Sampled(seed, tuple(seconds), known.tokens, kept, tuple(bills))
+
+
+def _bill(played: Simulation, known: Facts) -> Iterator[Bill]:
+    """Of a sample, where anything is known; how much of it is spent computing is asked only where that matters."""
+    running, seconds = known.running, played.makespan
+    computing = breakdown(played).compute / seconds if running.uneven and seconds else 1.0
+    if running.currency or running.computing is not None:
+        yield bill(running, seconds, computing, known.tokens)
 
 
 def compared(other: Sampled, baseline: Sampled) -> Compared:

@@ -24,6 +24,7 @@ from zerosim.views.findings import Weighed, ordered, weighed
 from zerosim.views.memory import Holding, TierMemory, memory
 from zerosim.views.memory_findings import memory_findings
 from zerosim.views.phases import phases
+from zerosim.views.running import Cost, Energy, Running, bill
 from zerosim.views.stalls import Stall, stalls
 from zerosim.views.time_findings import Seen, of_the_cpu, on_the_path, time_findings
 from zerosim.views.utilization import ResourceUse, Volume, collectives, utilization
@@ -51,6 +52,7 @@ class Facts:
     seed: int = 0
     choices: Choices = field(default_factory=Choices)
     calibration: tuple[Calibrated, ...] = ()
+    running: Running = field(default_factory=Running)
     fullest: int = 0  # ranks of the node that has most; 0 where all have as many
 
     @property
@@ -138,10 +140,13 @@ class Summary:
     pipeline: Bubble | None
     waits: tuple[Wait, ...]
     calibration: tuple[Calibrated, ...]
+    cost: Cost | None = None
+    energy: Energy | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain dicts, lists, numbers and text."""
-        plain = {name: _plain(value) for name, value in asdict(self).items()}
+        """Plain dicts, lists, numbers and text. Of cost and energy nothing, where they are not known."""
+        unknown = [name for name in ("cost", "energy") if getattr(self, name) is None]
+        plain = {name: _plain(value) for name, value in asdict(self).items() if name not in unknown}
         return plain | {"calibration": [each._asdict() for each in self.calibration]}
 
 
@@ -156,6 +161,8 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
     stages = facts.choices.pipeline
     waiting = bubble(timeline, stages) if stages else None
     rate = 1 / seconds if seconds else 0.0
+    computing = parts.compute * rate
+    cost, energy = bill(facts.running, seconds, computing, facts.tokens)
     return Summary(
         scenario=facts.title,
         fits=not any(tier.excess for tier in tiers.values()),
@@ -189,6 +196,8 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
         pipeline=waiting,
         waits=who_waits(timeline),
         calibration=facts.calibration,
+        cost=cost,
+        energy=energy,
     )
 
 
