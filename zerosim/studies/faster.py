@@ -116,7 +116,9 @@ def _port_latency(device: Device, factor: float) -> Device:
     port = device.figures
     if not isinstance(port, Nic):
         return device
-    return replace(device, figures=replace(port, latency=port.latency / factor, large_latency=port.large_latency / factor))
+    return replace(
+        device, figures=replace(port, latency=port.latency / factor, large_latency=port.large_latency / factor)
+    )
 
 
 def _calls(timeline: Timeline) -> bool:

@@ -50,7 +50,7 @@ def slack(timeline: Timeline) -> dict[str, list[float]]:
 
 def slacks(timeline: Timeline, known: Mapping[str, Sequence[float]] | None = None) -> tuple[Slack, ...]:
     """Of each kind and stream, those with least slack first and the longest of these. `known`: if it is at hand."""
-    known = known or slack(timeline)
+    known, least = known or slack(timeline), NONE * timeline.makespan
     critical: defaultdict[Call, float] = defaultdict(float)
     for link in critical_path(timeline):
         if link.why == "work":
@@ -72,7 +72,7 @@ def slacks(timeline: Timeline, known: Mapping[str, Sequence[float]] | None = Non
                     ops=len(numbers),
                     seconds=sum(spans[number].end - spans[number].start for number in numbers),
                     critical_seconds=sum(critical.get(Call(each.name, number), 0.0) for number in numbers),
-                    critical=sum(seconds <= NONE * timeline.makespan for seconds in loose),
+                    critical=sum(seconds <= least for seconds in loose),
                     least_seconds=max(0.0, loose[0]),
                     median_seconds=max(0.0, loose[len(loose) // 2]),
                 )
