@@ -1,9 +1,9 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
 The only room that prints. Verbs stand in the order of a first visit; those that ask about scenarios are in
-`one_scenario`, `explaining` and `sweeping`, those about machines in `machines` and `calibrating`, those about published measurements
-in `validating`, the others in `without_scenario`; how an answer is printed and an error ends is in `printing`, how
-lists of sizes and names are read in `lists`.
+`one_scenario`, `explaining` and `sweeping`, those about machines in `machines` and `calibrating`, those about published
+measurements in `validating`, the others in `without_scenario`; how an answer is printed and an error ends is in
+`printing`, how lists of sizes and names are read in `lists`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zerosim.report.parts import CAUSES, sharer_name
-from zerosim.report.tables import Column, cell_width, clip, table
+from zerosim.report.tables import Column, cell_width, clip, pad, table
 from zerosim.report.waits import shortened
 from zerosim.report.words import INDENT, bound, counted, share, wrapped
 from zerosim.units import show_seconds
@@ -20,7 +20,9 @@ Row = Mapping[str, Any]
 
 MOST = 8  # rows of a table; a choice
 HARDLY = 0.0005  # of the step: shown as 0.0 %
+KERNELS = ("matmul", "attention", "memory_bound")
 OTHERS = ("wait_for_rank", "wait_for_stage")
+ANOMALY = "ops that keep their order on shared links may meet at a worse moment, or a collective chooses otherwise"
 HELD = {
     "stream": "began when its stream was free, after {by}",
     "input": "began when its input was there, after {by}",
@@ -34,7 +36,7 @@ def render_explanation(answer: Row, width: int = 100) -> str:
     """The answer as text; no line is wider than `width`."""
     step = answer["step_seconds"]
     lines = [*_head(answer, width), ""]
-    for part in (_attribution(answer, step, width), _path(answer, step, width), _sensitivity(answer, step, width)):
+    for part in (_attribution(answer, step, width), _path(answer, step, width), _sensitivity(answer, width)):
         lines += [*part, ""]
     return "\n".join(lines[:-1]) + "\n"
 
@@ -44,6 +46,12 @@ def _head(answer: Row, width: int) -> Iterator[str]:
     yield clip(answer["scenario"], width)
     misfit = "" if answer["fits"] else "; does not fit in memory"
     yield f"step {show_seconds(step)}: compute {show_seconds(compute)}, without {show_seconds(step - compute)}{misfit}"
+
+
+def _beside(line: str, longest: int, label: str, width: int) -> str:
+    """A line of a table with a resource behind it, as much of that as there is room for."""
+    room = width - longest - len(INDENT)
+    return f"{pad(line, longest)}{INDENT}{shortened(label, room)}" if label else line
 
 
 # --- where the time went ---------------------------------------------------------------------------------------------
@@ -65,8 +73,7 @@ def _attribution(answer: Row, step: float, width: int) -> Iterator[str]:
     drawn = table(columns, cells, INDENT).split("\n")[1:]
     longest = max(map(cell_width, drawn))
     for line, row in zip(drawn, [*named, *[None] * bool(rest)], strict=True):
-        limit = "" if row is None else shortened(_limit(row), width - longest - len(INDENT))
-        yield f"{line}{' ' * (longest - cell_width(line))}{INDENT}{limit}".rstrip()
+        yield _beside(line, longest, "" if row is None else _limit(row, answer["slowest"]), width)
         if row is not None and _held(row):
             yield clip(2 * INDENT + _held(row), width)
 
@@ -97,19 +104,20 @@ def layers(found: Sequence[Sequence[int]]) -> str:
     return f"layer {first}" if first == last else f"layers {first}-{last}"
 
 
-def _limit(row: Row) -> str:
+def _limit(row: Row, slowest: str) -> str:
     if row["cause"] in ("host", "idle"):
         return ""
     if row["cause"] not in OTHERS:
-        return str(row["label"])
-    most = max(row["limits"], key=row["limits"].__getitem__)
-    return most if len(row["classes"]) == 1 else f"{counted(len(row['classes']), 'stage')}, most by {most}"
+        return str(row["label"]).removesuffix(f" ({slowest})")
+    most: str = max(row["limits"], key=row["limits"].__getitem__)
+    return most if len(row["classes"]) == 1 else f"{counted(len(row['classes']), 'stage')}: {most}"
 
 
 def _held(row: Row) -> str:
     if row["cause"] in OTHERS:
         return ""
-    return HELD[row["held"]].format(by=sharer_name(row["held_by"]))
+    by = "compute" if row["held_by"] in KERNELS else sharer_name(row["held_by"])
+    return HELD[row["held"]].format(by=by)
 
 
 # --- the critical path -----------------------------------------------------------------------------------------------
@@ -131,8 +139,7 @@ def _path(answer: Row, step: float, width: int) -> Iterator[str]:
     longest = max(map(cell_width, drawn))
     labels = [row["label"] if row["op"] not in ("host", "idle") else "" for row in named]
     for line, label in zip(drawn, [*labels, *[""] * (len(drawn) - len(labels))], strict=True):
-        limit = shortened(label, width - longest - len(INDENT))
-        yield f"{line}{' ' * (longest - cell_width(line))}{INDENT}{limit}".rstrip()
+        yield _beside(line, longest, label, width)
     yield from wrapped(bound(_slack(answer)), width, INDENT, hang=INDENT)
 
 
@@ -151,7 +158,7 @@ def _stretches(runs: Sequence[Row]) -> Iterator[dict[str, Any]]:
                 (run["phase"], part["op"]), {"phase": run["phase"], "op": part["op"], "seconds": 0.0, "layers": []}
             )
             limits = row.setdefault("limits", defaultdict(float))
-            limits[part["label"]] += part["seconds"]
+            limits[part["label"].removesuffix(f" ({run['rank_class']})")] += part["seconds"]
             row["seconds"] += part["seconds"]
             row["layers"] = _joined(row["layers"], run["layers"])
     phases = list(dict.fromkeys(phase for phase, _ in found))
@@ -186,31 +193,30 @@ def _loose(row: Row) -> str:
 
 # --- what would change it --------------------------------------------------------------------------------------------
 
-PLAYED = ("faster_10_percent", "twice_as_fast", "free")
 
-
-def _sensitivity(answer: Row, step: float, width: int) -> Iterator[str]:
-    yield "the step with one thing faster: priced and played anew, so that collectives may choose another algorithm"
-    rows = answer["sensitivity"]
-    titles = (("10 % faster", ""), ("2x faster", ""), ("free", ""))
-    columns = [Column("")] + [Column(title, "right") for pair in titles for title in pair]
-    cells = [[row["words"], *_played(row)] for row in rows]
-    drawn = table(columns, cells, INDENT).split("\n")
-    longest = max(map(cell_width, drawn))
-    yield drawn[0]
-    for line, row in zip(drawn[1:], rows, strict=True):
-        label = shortened(row["today"], width - longest - len(INDENT))
-        yield f"{line}{' ' * (longest - cell_width(line))}{INDENT}{label}".rstrip()
-    slower = [row["words"] for row in rows if row["slower"]]
+def _sensitivity(answer: Row, width: int) -> Iterator[str]:
+    yield "the step with one thing faster, priced and played anew: collectives may choose another algorithm"
+    rows = [row for row in answer["sensitivity"] if max(map(abs, _gains(row))) >= HARDLY]
+    if rows:
+        titles = ("", "10 % faster", "2x faster", "", "free")
+        columns = [Column(title, "right" if place else "left") for place, title in enumerate(titles)]
+        drawn = table(columns, [_played(row) for row in rows], INDENT).split("\n")
+        longest = max(map(cell_width, drawn))
+        yield drawn[0]
+        for line, row in zip(drawn[1:], rows, strict=True):
+            yield _beside(line, longest, row["today"], width)
+    idle = [row["words"] for row in answer["sensitivity"] if row not in rows]
+    if idle:
+        yield from wrapped(f"nothing changes with faster {', '.join(idle)}", width, INDENT, hang=INDENT)
+    slower = [row["words"] for row in rows if min(_gains(row)) <= -HARDLY]
     if slower:
-        said = (
-            f"longer with faster {' or '.join(slower)}: ops that keep their order on shared links may meet at a worse "
-            "moment, or a collective chooses otherwise."
-        )
-        yield from wrapped(said, width, INDENT, hang=INDENT)
+        yield from wrapped(f"longer with faster {', '.join(slower)}: {ANOMALY}", width, INDENT, hang=INDENT)
 
 
-def _played(row: Row) -> Iterator[str]:
-    for name in PLAYED:
-        yield show_seconds(row[f"{name}_seconds"])
-        yield f"{-100 * row[f'{name}_gain']:+.1f} %"
+def _gains(row: Row) -> list[float]:
+    return [row[f"{name}_gain"] for name in ("faster_10_percent", "twice_as_fast", "free")]
+
+
+def _played(row: Row) -> list[str]:
+    tenth, twice, free = (f"{-100 * gain:+.1f} %" if abs(gain) >= HARDLY else "0.0 %" for gain in _gains(row))
+    return [row["words"], tenth, show_seconds(row["twice_as_fast_seconds"]), twice, free]

@@ -67,7 +67,7 @@ class Thing:
         return replace(link, bandwidth=link.bandwidth * factor) if link.kind in self.links else link
 
     def _fabric(self, fabric: Fabric, factor: float) -> Fabric:
-        """Uplinks of a computed fabric are a share of the ports below: where only the one is faster the share changes."""
+        """Uplinks of a computed fabric are a share of the ports below: where one alone is faster that changes."""
         if isinstance(fabric, DrawnFabric):
             return replace(fabric, drawn=tuple(self._drawn(link, fabric, factor) for link in fabric.drawn))
         if isinstance(fabric, LeafFabric) and (PORT in self.links) != (UPLINK in self.links):

@@ -8,10 +8,11 @@ shown as it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from zerosim.catalog import using
+from zerosim.costs import Change
 from zerosim.simulation import Simulation, simulate
 from zerosim.studies.faster import THINGS, Thing
 
@@ -40,9 +41,8 @@ class Sensitivity:
     @property
     def slower(self) -> bool:
         """Whether one of the faster machines makes the step longer."""
-        least = min(self.faster_10_percent_seconds, self.twice_as_fast_seconds, self.free_seconds)
-        most = max(self.faster_10_percent_seconds, self.twice_as_fast_seconds, self.free_seconds)
-        return least < 0 or most > self.step_seconds * (1 + NOISE)
+        longest = max(self.faster_10_percent_seconds, self.twice_as_fast_seconds, self.free_seconds)
+        return longest > self.step_seconds * (1 + NOISE)
 
     def as_json(self) -> dict[str, Any]:
         played = {
@@ -75,11 +75,8 @@ def sensitivity(played: Simulation, told: Told = lambda done, of: None) -> tuple
 
 
 def _at(played: Simulation, thing: Thing, factor: float) -> float:
-    scenario = played.scenario
-    machine = thing.machine(scenario.machine, factor)
-    topology = machine if scenario.machine is scenario.topology else thing.machine(scenario.topology, factor)
-    with using(thing.values(factor)):
-        return simulate(replace(scenario, topology=topology, machine=machine), played.steps).makespan
+    change = Change(partial(thing.machine, factor=factor), partial(thing.values, factor))
+    return simulate(played.scenario, played.steps, change).makespan
 
 
 def _today(played: Simulation, thing: Thing) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -101,7 +101,7 @@ def attribution(timeline: Timeline, seen: Activity | None = None) -> tuple[Attri
     return tuple(sorted(rows, key=lambda row: (-row.seconds, row.cause, row.phase, row.resource, row.rank_class)))
 
 
-def _attributed(timeline: Timeline, programs: dict[str, Sequence[Op]], key: _Key, part: _Sum) -> Attribution:
+def _attributed(timeline: Timeline, programs: Mapping[str, Sequence[Op]], key: _Key, part: _Sum) -> Attribution:
     supply = timeline.supply
     largest = max(part.ops, key=part.ops.__getitem__)
     held, held_by = max(part.holds, key=part.holds.__getitem__)
@@ -130,7 +130,7 @@ def _key(op: Op, bottleneck: str, piece: _Piece, alike: bool) -> _Key:
         return _Key(IDLE, IDLE, piece.phase, NO_RESOURCE, name)
     if link.why == "host":
         return _Key(HOST, HOST, piece.phase, HOST, name)
-    cause = op.work.kind if isinstance(op.work, Collective) else kind_of(op)
+    cause: str = op.work.kind if isinstance(op.work, Collective) else kind_of(op)
     if cause == "compute":  # of other ranks: the slowest class computes nothing in a gap
         cause = WAIT_FOR_RANK if alike else WAIT_FOR_STAGE
     return _Key(cause, party(op), piece.phase, bottleneck, name)
@@ -176,5 +176,5 @@ def served(ops: Sequence[Op]) -> list[int | None]:
     return found[::-1]
 
 
-def _name(programs: dict[str, Sequence[Op]], call: Call | None) -> str:
+def _name(programs: Mapping[str, Sequence[Op]], call: Call | None) -> str:
     return "" if call is None else party(programs[call.rank_class][call.op])

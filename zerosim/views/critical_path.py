@@ -15,6 +15,7 @@ from zerosim.step import Op
 from zerosim.timeline import Call, Span, Timeline
 
 Hold = Literal["stream", "input", "host", "device", ""]
+Why = Literal["work", "host", "wait"]
 
 
 class Link(NamedTuple):
@@ -29,7 +30,7 @@ class Link(NamedTuple):
     rank_class: str
     start: float
     end: float
-    why: Literal["work", "host", "wait"]
+    why: Why
     held: Hold = ""
     blocker: Call | None = None
 
@@ -64,7 +65,7 @@ class Chains:
             blocker, issued = own.blocker(arrived.op), own.spans[arrived.op].issued
             if blocker is not None and own.spans[blocker].end >= issued:
                 held: Hold = "stream" if blocker == own.before[arrived.op] else "input"
-                pieces = [(own.spans[blocker].end, span.start, "wait")]
+                pieces: list[tuple[float, float, Why]] = [(own.spans[blocker].end, span.start, "wait")]
             else:
                 block = own.host[arrived.op]
                 blocker, held = block.op, block.why(issued)

@@ -6,7 +6,7 @@ The runs are in order of time and sum to the step; the parts of a run sum to it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -66,7 +66,7 @@ def path_runs(timeline: Timeline, links: Sequence[Link] | None = None) -> tuple[
     return tuple(found)
 
 
-def _place(link: Link, programs: dict[str, Sequence[Op]]) -> tuple[Phase, int, str]:
+def _place(link: Link, programs: Mapping[str, Sequence[Op]]) -> tuple[Phase, int, str]:
     op = programs[link.rank_class][link.op]
     return op.phase, op.micro_batch, link.rank_class
 

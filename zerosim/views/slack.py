@@ -113,7 +113,7 @@ class _Graph:
         return len(self.lag) - 1
 
     def latest(self, end: float) -> list[float]:
-        """When each may happen at the latest, the last ones at `end`: an event is done once all that wait for it are."""
+        """When each may happen at the latest, the last ones at `end`; found once it is for all that wait for it."""
         latest, waiting = [end] * len(self.lag), [0] * len(self.lag)
         for others in self.before:
             for other in others:
