@@ -195,7 +195,7 @@ def _loose(row: Row) -> str:
 
 
 def _sensitivity(answer: Row, width: int) -> Iterator[str]:
-    yield "the step with one thing faster, priced and played anew: collectives may choose another algorithm"
+    yield "the step with one thing faster (of which as much is reached as today): priced and played anew"
     rows = [row for row in answer["sensitivity"] if max(map(abs, _gains(row))) >= HARDLY]
     if rows:
         titles = ("", "10 % faster", "2x faster", "", "free")
