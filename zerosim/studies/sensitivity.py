@@ -80,10 +80,16 @@ def _at(played: Simulation, thing: Thing, factor: float) -> float:
 
 
 def _today(played: Simulation, thing: Thing) -> str:
-    """The label of its first resource, without whose it is."""
-    supply = played.supply
-    labels = [
-        supply.labels.get(name, name).removesuffix(f" ({supply.owners.get(name, '')})")
-        for name in thing.resources(played)
-    ]
-    return labels[0] if labels else ""
+    """The label of its slowest resource, and whose that is where others are faster."""
+    supply, names = played.supply, thing.resources(played)
+    if not names:
+        return ""
+    slowest = min(names, key=lambda name: supply.rates[name])
+    alike = [name for name in names if name.partition(".")[0] == slowest.partition(".")[0]]
+    label = supply.labels.get(slowest, slowest)
+    same = len({supply.labels.get(name, name).removesuffix(_whose(played, name)) for name in alike}) == 1
+    return label.removesuffix(_whose(played, slowest)) if same else label
+
+
+def _whose(played: Simulation, resource: str) -> str:
+    return f" ({played.supply.owners.get(resource, '')})"
