@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from zerosim.costs import price
+from zerosim.costs import Change, price
 from zerosim.engine import play
 from zerosim.errors import Finding, InputError
 from zerosim.resources import Calibrated, Supply
@@ -41,14 +41,15 @@ class Simulation(Timeline):
             return summarize(self, facts(self.scenario, self.notes, self.findings, self.calibration))
 
 
-def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None) -> Simulation:
+def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: Change | None = None) -> Simulation:
     """Play one step. ZerosimError when the program cannot end or the machine lacks what it needs.
 
     `steps` are its programs, where they are at hand: they do not depend on what links and devices do in a second.
+    `change`: played on the machine so changed, to which what was measured on the scenario's is carried over.
     """
     with _no_collection():
         steps = programs(scenario) if steps is None else steps
-        priced = price(steps, scenario.topology, scenario.launch, scenario.calibration, scenario.machine)
+        priced = price(steps, scenario.topology, scenario.launch, scenario.calibration, scenario.machine, change)
         played = play(steps, priced.classes, priced.demands, priced.supply)
         return Simulation(
             steps=played.steps,

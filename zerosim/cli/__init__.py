@@ -1,9 +1,9 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
-The only room that prints. Verbs stand in the order of a first visit; those that ask about scenarios are in
-`one_scenario`, `requiring` and `sweeping`, those about machines in `machines` and `calibrating`, those about published
-measurements in `validating`, the others in `without_scenario`; how an answer is printed and an error ends is in
-`printing`, how lists of sizes and names are read in `lists`.
+The only room that prints. Verbs stand in the order of a first visit: those that play a scenario (`one_scenario`,
+`climbing`, `explaining`, `examining`), those that search (`requiring`, `sweeping`), those about machines
+(`machines`, `calibrating`), about published measurements (`validating`), and the others (`without_scenario`); how an
+answer is printed and an error ends is in `printing`, how lists of sizes and names are read in `lists`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ import sys
 
 import click
 
-from zerosim.cli import calibrating, machines, one_scenario, requiring, sweeping, validating, without_scenario
+from zerosim.cli import (
+    calibrating,
+    climbing,
+    examining,
+    explaining,
+    machines,
+    one_scenario,
+    requiring,
+    sweeping,
+    validating,
+    without_scenario,
+)
 from zerosim.cli.printing import Verbs, package_version
 
 
@@ -42,10 +53,12 @@ def main() -> None:
 for _verb in (
     one_scenario.run,
     one_scenario.compare,
-    one_scenario.ladder,
-    one_scenario.ops,
+    climbing.ladder,
+    explaining.explain,
+    examining.doctor,
     requiring.require,
     sweeping.sweep,
+    one_scenario.ops,
     without_scenario.memory,
     without_scenario.list_,
     machines.topology,

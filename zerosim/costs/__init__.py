@@ -1,5 +1,5 @@
 """Prices work on a machine: how much of which resource each op needs. It knows no order of layers and no clock."""
 
-from zerosim.costs.price import Priced, price
+from zerosim.costs.price import Change, Priced, price
 
-__all__ = ["Priced", "price"]
+__all__ = ["Change", "Priced", "price"]

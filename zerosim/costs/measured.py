@@ -85,6 +85,13 @@ class Curves:
     chosen: dict[tuple[str, int], Applied | None] = field(default_factory=dict)  # by identity of spreads, kept alive
     models: dict[Curve, Model | None] = field(default_factory=dict)
     sizes: dict[Applied, tuple[float, float]] = field(default_factory=dict)
+    moved: bool = False  # to a machine that was changed since
+
+    def move(self) -> None:
+        """From here on the machine is another than was measured, so that measured / modelled is carried over to it;
+        what the model says of the one that was measured is asked before that."""
+        self.models = {curve: self._model_of(curve) for curve in self.given}
+        self.moved = True
 
     def corrected(self, demand: Demand, work: Collective, spread: Spread, given: Supply) -> Demand:
         """The demand with the time that was measured; as it is where nothing was that bears on it."""
@@ -113,7 +120,10 @@ class Curves:
             )
             for curve in near:
                 exact = timed(curve) == kind and (curve.gpus, curve.nodes) == (gpus, nodes) and has_ports_alone(spread)
-                line = self._exact(curve, spread, given) if exact else self._carried(curve, kind, spread, given)
+                if exact and not self.moved:
+                    line: Line | None = self._exact(curve, spread, given)
+                else:
+                    line = self._carried(curve, kind, spread, given, BEYOND if exact else 1.0)
                 if line is not None:
                     return Applied(curve, line, exact, kind, gpus, nodes)
         return None
@@ -134,8 +144,9 @@ class Curves:
             raise InputError([Problem(self.origin, f"collectives: {curve.name}", found, expected)])
         return line
 
-    def _carried(self, curve: Curve, kind: CollectiveKind, spread: Spread, given: Supply) -> Line | None:
-        """The model's line times what was measured / modelled; None from the other regime, or from another machine."""
+    def _carried(self, curve: Curve, kind: CollectiveKind, spread: Spread, given: Supply, beyond: float) -> Line | None:
+        """The model's line times what was measured / modelled, at most `beyond` what links carry; None from the other
+        regime, or from another machine."""
         if curve not in self.models:
             self.models[curve] = self._model_of(curve)
         there = self.models[curve]
@@ -146,7 +157,7 @@ class Curves:
         faster = 1.0 if curve.bandwidth is None else curve.bandwidth / there.bandwidth
         most, _ = carried_at_most(kind, spread, given)
         kappa = here.kappa if curve.kappa is None else curve.kappa
-        return Line(slower * here.alpha, min(faster * here.bandwidth, most), kappa)
+        return Line(slower * here.alpha, min(faster * here.bandwidth, beyond * most), kappa)
 
     def _model_of(self, curve: Curve) -> Model | None:
         """The model where the curve was measured; None where the machine has not so many GPUs and nodes."""

@@ -47,6 +47,13 @@ class Priced(NamedTuple):
     calibration: tuple[Calibrated, ...] = ()
 
 
+class Change(NamedTuple):
+    """What becomes of a machine before it is priced, and which constants stand for the catalogue's then."""
+
+    machine: Callable[[Topology], Topology]
+    constants: Callable[[], Mapping[str, float]]
+
+
 @dataclass(slots=True)
 class _Pricer:
     """Demands found so far, by what they are for."""
@@ -100,18 +107,31 @@ def price(
     launch: Launch = DEFAULT_LAUNCH,
     calibration: Calibration | None = None,
     whole: Topology | None = None,
+    change: Change | None = None,
 ) -> Priced:
     """Demands of every op for every class of ranks, and the supply of the machine. Rank r runs `steps[r mod n]`.
 
     With a calibration its numbers stand for the catalogue's; `whole` is the machine of which `topology` is a part.
+    With a change what is priced is the machine so changed; the calibration is of the machine as it was.
     """
     if calibration is None:
-        return _priced(steps, topology, launch)
+        return _changed(steps, topology, launch, None, change)
     fitted = calibrated(calibration, topology, whole or topology, launch)
     with using(fitted.constants):
-        priced = _priced(steps, fitted.topology, launch, fitted.curves)
+        priced = _changed(steps, fitted.topology, launch, fitted.curves, change)
     works = {op.work for step in steps for op in step.ops if op.work is not None}
     return priced._replace(calibration=told(fitted, works))
+
+
+def _changed(
+    steps: Sequence[Step], topology: Topology, launch: Launch, curves: Curves | None, change: Change | None
+) -> Priced:
+    if change is None:
+        return _priced(steps, topology, launch, curves)
+    if curves is not None:
+        curves.move()
+    with using(change.constants()):
+        return _priced(steps, change.machine(topology), launch, curves)
 
 
 def _priced(steps: Sequence[Step], topology: Topology, launch: Launch, curves: Curves | None = None) -> Priced:

@@ -1,0 +1,88 @@
+"""The critical path in few words: runs of links of one phase, micro-batch and class, each with what it consists of.
+
+The runs are in order of time and sum to the step; the parts of a run sum to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from zerosim.step import Op, Phase
+from zerosim.timeline import Call, Timeline
+from zerosim.views.attribution import served
+from zerosim.views.critical_path import Link, critical_path
+from zerosim.views.flows import party
+from zerosim.views.stalls import HOST, IDLE, NO_RESOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Links of a run that are of one kind of `op` (or the `host`) and were limited by one resource."""
+
+    op: str
+    resource: str
+    label: str
+    seconds: float
+    ops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """From `start` to `end` the step hung on ops of one phase, micro-batch and class."""
+
+    phase: Phase
+    micro_batch: int
+    rank_class: str
+    layers: tuple[int, ...]
+    start: float
+    end: float
+    parts: tuple[Part, ...]
+
+
+def path_runs(timeline: Timeline, links: Sequence[Link] | None = None) -> tuple[Run, ...]:
+    """In order of time. `links`: the critical path, if it is at hand."""
+    programs = {each.name: timeline.program(each).ops for each in timeline.classes}
+    layers = {each.name: served(programs[each.name]) for each in timeline.classes}
+    found = []
+    for (phase, micro_batch, name), group in groupby(
+        critical_path(timeline) if links is None else links, key=lambda link: _place(link, programs)
+    ):
+        run = list(group)
+        passed = {layers[name][link.op] for link in run}
+        found.append(
+            Run(
+                phase=phase,
+                micro_batch=micro_batch,
+                rank_class=name,
+                layers=tuple(sorted(layer for layer in passed if layer is not None)),
+                start=run[0].start,
+                end=run[-1].end,
+                parts=tuple(_parts(timeline, run, programs[name])),
+            )
+        )
+    return tuple(found)
+
+
+def _place(link: Link, programs: Mapping[str, Sequence[Op]]) -> tuple[Phase, int, str]:
+    op = programs[link.rank_class][link.op]
+    return op.phase, op.micro_batch, link.rank_class
+
+
+def _parts(timeline: Timeline, run: Sequence[Link], ops: Sequence[Op]) -> Iterator[Part]:
+    """The largest first."""
+    seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+    calls: defaultdict[tuple[str, str], set[Call]] = defaultdict(set)
+    for link in run:
+        key = HOST, HOST
+        if link.why == "wait":
+            key = IDLE, NO_RESOURCE
+        elif link.why == "work":
+            key = party(ops[link.op]), timeline.spans[link.rank_class][link.op].bottleneck
+        seconds[key] += link.end - link.start
+        calls[key].add(Call(link.rank_class, link.op))
+    for op, resource in sorted(seconds, key=lambda key: (-seconds[key], key)):
+        label = timeline.supply.labels.get(resource, resource)
+        yield Part(op, resource, label, seconds[op, resource], len(calls[op, resource]))
