@@ -15,6 +15,7 @@ from zerosim.units import show_seconds, show_size
 Row = Mapping[str, Any]
 LABEL = 10  # columns of `symptom`, `cause` ...
 OTHERS = 4  # of what was tried, shown beside the best
+TIERS = {"gpu": "GPU", "dram": "DRAM", "nvme": "NVMe"}
 TIMES = 2.0  # from which on a gain is told as how many times as fast
 
 
@@ -46,6 +47,7 @@ def _block(number: int, row: Row, width: int) -> Iterator[str]:
         price = f" ({row['price']})" if row["price"] else ""
         yield from _part("remedy", f"{row['remedy']}{price}:", width)
         yield from (f"{INDENT}{'':<{LABEL}}--set {_quoted(change)}" for change in row["changes"])
+        yield from _base(row, width)
         yield from _part("gain", _gain(row["before"], row["after"], row["measured"]), width)
     others = [each for each in row["tried"] if each["after"] is not None and each["changes"] != row["changes"]]
     settings = [each for each in others if row["machine"] is None or each["changes"] != row["machine"]["changes"]]
@@ -60,14 +62,20 @@ def _part(label: str, said: str, width: int) -> Iterator[str]:
     yield from wrapped(bound(f"{label:<{LABEL}}{said}"), width, INDENT, hang=" " * LABEL)
 
 
+def _base(row: Row, width: int) -> Iterator[str]:
+    if row["on_top_of"]:
+        yield from _part("with", "the remedy above that makes it fit, here and in the gain.", width)
+
+
 def _none(row: Row) -> str:
     """Where nothing helps."""
-    played = [each for each in row["tried"] if each["after"] is not None]
+    machine = row["machine"]["changes"] if row["machine"] else None
+    played = [each for each in row["tried"] if each["after"] is not None and each["changes"] != machine]
     if not played:
         return "no change of settings is known to help."
-    return (
-        f"none of {len(played)} changes that were played helps." if len(played) > 1 else "what was played is no help."
-    )
+    if len(played) == 1:
+        return f"{played[0]['what']} was played and is no help."
+    return f"none of the {len(played)} changes of settings that were played helps."
 
 
 def _gain(before: Row, after: Row, measured: Mapping[str, str] | None) -> str:
@@ -94,7 +102,7 @@ def _throughput(before: Row, after: Row) -> str:
 
 
 def _peak(tier: str, before: Row, after: Row) -> str:
-    name = "GPU" if tier == "gpu" else tier
+    name = TIERS.get(tier, tier)
     capacity = {**before["capacity_bytes"], **after["capacity_bytes"]}[tier]
     was, now = before["peak_bytes"].get(tier, 0.0), after["peak_bytes"].get(tier, 0.0)
     if abs(was - now) < 0.005 * max(was, now):
@@ -107,7 +115,8 @@ def _others(tried: Sequence[Row], before: Row) -> Iterator[str]:
     order = sorted(tried, key=lambda each: (not each["after"]["fits"], -each["after"]["tokens_per_second"]))
     for each in order[:OTHERS]:
         lacking = "" if each["after"]["fits"] else ", does not fit"
-        yield f"{each['what']} {_throughput(before, each['after'])}{lacking}"
+        price = f" ({each['price']})" if each["price"] else ""
+        yield f"{each['what']}{price} {_throughput(before, each['after'])}{lacking}"
     if len(order) > OTHERS:
         yield f"{len(order) - OTHERS} more"
 

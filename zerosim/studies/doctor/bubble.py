@@ -43,5 +43,7 @@ def _remedies(case: Case, given: Pipeline) -> Iterator[Candidate]:
     yield from smaller_batches(case)
     more = batch(case, training.micro_batch_size, 2 * training.gradient_accumulation_steps)
     yield more if given.schedule == "1f1b" else schedule.also(more)
-    if given.stages > 2 and given.stages % 2 == 0:
-        yield Candidate(f"{given.stages // 2} stages", ((f"strategy.pipeline.stages={given.stages // 2}",),))
+    steps = training.gradient_accumulation_steps
+    if given.stages > 2 and given.stages % 2 == 0 and steps % 2 == 0:  # twice as many replicas
+        stages = (f"strategy.pipeline.stages={given.stages // 2}", f"training.gradient_accumulation_steps={steps // 2}")
+        yield Candidate(f"{given.stages // 2} stages with {steps // 2} micro-steps", (stages,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerosim.report.words import counted
 from zerosim.spec.strategy import Ddp
 from zerosim.studies.doctor.case import REDUCTIONS, Case, Done
 from zerosim.studies.doctor.settings import written, zero
@@ -56,9 +57,8 @@ def sizes(case: Case) -> Trouble | str:
     exposed, buffers = case.waiting(REDUCTIONS, ("forward", "backward")), case.summary.memory["gpu"].buffers_bytes
     capacity = case.summary.memory["gpu"].capacity_bytes
     latency, late = _latency(case, rows), _late(case, rows)
-    said = (
-        f"{len(rows)} reductions, {show_seconds(exposed)} of them exposed, {show_share(latency)} of their time latency"
-    )
+    number = counted(len(rows), "reduction")
+    said = f"{number}, {show_seconds(exposed)} exposed, {show_share(latency)} of their time latency"
     if case.share(exposed) < LEAST and not (buffers > LARGE * capacity and not case.summary.fits):
         return said
     if latency > BOUND:

@@ -29,11 +29,11 @@ def sharded_files(case: Case) -> Trouble | str:
         return "one file has all weights"
     seen = _seen(case.simulation)
     if not seen.troubled:
-        return f"{seen.words}; {_elsewhere(strategy, world)}"
+        return f"{_shards(seen)}, {seen.words}; {_elsewhere(strategy, world)}"
     return Trouble(
         code="sharded-checkpoints",
         severity="warning" if not seen.numbers["whole_weights_fit"] else "note",
-        symptom=f"{seen.words}.",
+        symptom=f"{_shards(seen)}, {seen.words}{_offline_words(seen)}.",
         cause=_why(strategy, world),
         candidates=_remedies(strategy),
         aim="measured",
@@ -59,23 +59,28 @@ def _seen(played: Simulation) -> Measured:
         "offline_host_bytes": _offline(cost),
         "writes_whole_weights": written,
     }
-    words = f"{shards[0]['count'] if shards else 0} shards of up to {show_size(each)}; "
+    words = "no file of whole weights"
     if written:
-        words += (
-            f"whole weights cost {show_seconds(whole.seconds)} and {show_size(whole.host_peak_bytes)} of host memory"
-        )
-    else:
-        words += "no file has whole weights"
-        offline = _offline(cost)
-        words += (
-            f" ({OFFLINE} takes {show_size(offline)} of host memory)" if offline else f", nor can {OFFLINE} make one"
-        )
-    return Measured(numbers, words, not (written and whole.fits))
+        words = f"whole weights in {show_seconds(whole.seconds)} with {show_size(whole.host_peak_bytes)} of host memory"
+    count = shards[0]["count"] if shards else 0
+    return Measured(numbers | {"shards": count, "shard_bytes": each}, words, not (written and whole.fits))
 
 
 def _offline(cost: SavingCost) -> float | None:
     """Host memory that zero_to_fp32.py takes; None where it cannot convert."""
     return next((each.host_peak_bytes for each in cost.loading if each.way == OFFLINE), None)
+
+
+def _shards(seen: Measured) -> str:
+    return f"{seen.numbers['shards']} shards of up to {show_size(seen.numbers['shard_bytes'])} a checkpoint"
+
+
+def _offline_words(seen: Measured) -> str:
+    """What it takes to put weights together that nobody wrote whole."""
+    offline = seen.numbers["offline_host_bytes"]
+    if seen.numbers["writes_whole_weights"]:
+        return ""
+    return f"; {OFFLINE} takes {show_size(offline)} of host memory" if offline else f"; {OFFLINE} cannot make one"
 
 
 def _elsewhere(strategy: DeepSpeed, world: int) -> str:

@@ -1,13 +1,14 @@
 """Looking for every trouble, and playing what is tried against it.
 
-A remedy helps if the step becomes faster by `WORTH` or more without ceasing to fit, or fits where it did not, or takes
-less of what there is too little of. Of those that help the fastest is kept; of nearly equal ones the first of the
-check's list, which goes from the least change to the largest; and one that has a price beside the step (another global
-batch, lossy numbers) only if it is a good deal better than one that has none.
+A remedy helps if the step becomes faster by `WORTH` or more and still fits, or fits where it did not, or takes less of
+what there is too little of. Of those that help the fastest is kept; of nearly equal ones the first of the check's list,
+which goes from the least change to the largest; and one that has a price beside the step (another global batch, lossy
+numbers, a GPU that is nearly full) only if it is so many times better as that is worth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,8 @@ from zerosim.views.memory import memory
 
 WORTH = 1.02  # times as fast, or as small: less is within what the simulation knows; a choice, as the next two
 EQUAL = 0.97  # of the best: as good as it
-DEAR = 1.2  # times as good as without a price
+FILLED = 1.2  # times as good as without filling a GPU up
+TIGHT = 0.08  # of a GPU's memory: with less left a run hangs on what nobody counts (fragments, other libraries)
 ORDER = ("error", "warning", "note")
 
 
@@ -50,9 +52,9 @@ class Outcome:
         )
 
     @property
-    def excess(self) -> float:
-        """Bytes that do not fit, over all tiers."""
-        return sum(max(0.0, peak - self.capacity[tier]) for tier, peak in self.peak.items())
+    def room(self) -> float:
+        """The share of a GPU's memory that is left."""
+        return 1 - self.peak["gpu"] / self.capacity["gpu"]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -80,7 +82,7 @@ class Tried(NamedTuple):
         return {
             "what": self.candidate.what,
             "changes": list(self.changes),
-            "price": self.candidate.price,
+            "price": ", ".join(price.words for price in self.candidate.prices),
             "after": after,
             "refused": self.refused,
         }
@@ -90,7 +92,8 @@ class Tried(NamedTuple):
 class Diagnosis:
     """A trouble, what it is now, the best remedy (None where nothing helps), and all that was tried.
 
-    `machine`: the best of what is no change of settings, where it helps."""
+    `machine`: the best of what is no change of settings, where it helps. `base`: the changes that make it fit, on top
+    of which this was looked for and its remedies were played."""
 
     trouble: Trouble
     before: Outcome
@@ -98,6 +101,7 @@ class Diagnosis:
     best: Tried | None
     machine: Tried | None
     tried: tuple[Tried, ...]
+    base: Changes = ()
 
     @property
     def gain(self) -> float | None:
@@ -116,6 +120,7 @@ class Diagnosis:
             "remedy": best["what"] if best else "",
             "price": best["price"] if best else "",
             "changes": best["changes"] if best else [],
+            "on_top_of": list(self.base),
             "before": before,
             "after": best["after"] if best else None,
             "gain": self.gain,
@@ -150,22 +155,21 @@ def examine(
     told: Callable[[int, int], None] = lambda done, of: None,
     checks: Sequence[Check] = CHECKS,
 ) -> Examined:
-    """All checks. `again` reads the scenario with more changes, as users do; `told`: how far it is, of how far."""
-    case = Case(simulate(scenario), again or _again(scenario))
-    said = [(check.name, check.look(case)) for check in checks]
-    troubles = {name: found for name, found in said if isinstance(found, Trouble)}
-    clear = {name: found for name, found in said if isinstance(found, str)}
-    practice = _Practice(case, sum(len(trouble.candidates) for trouble in troubles.values()), told)
-    diagnoses = []
-    for name, trouble in troubles.items():
-        diagnosis = practice.treat(trouble)
-        if trouble.confirmed and diagnosis.best is None:
-            clear[name] = trouble.clear
+    """All checks, in order. `again` reads the scenario with more changes, as users do; `told`: how far, of how far.
+
+    What makes it fit is taken before anything else is looked at: how fast a step is that cannot run is no question.
+    """
+    practice = _Practice(Case(simulate(scenario), again or _again(scenario)), len(checks), told)
+    diagnoses: list[Diagnosis] = []
+    clear: list[tuple[str, str]] = []
+    for check in checks:
+        found = practice.look(check)
+        if isinstance(found, str):
+            clear.append((check.name, found))
         else:
-            diagnoses.append(diagnosis)
+            diagnoses.append(found)
     order = sorted(diagnoses, key=lambda each: (ORDER.index(each.trouble.severity), -each.trouble.lost))
-    looked = tuple((check.name, clear[check.name]) for check in checks if check.name in clear)
-    return Examined(scenario.title, tuple(order), looked)
+    return Examined(scenario.title, tuple(order), tuple(clear))
 
 
 def _again(scenario: Scenario) -> Again:
@@ -175,32 +179,51 @@ def _again(scenario: Scenario) -> Again:
 
 @dataclass(slots=True)
 class _Practice:
-    """Plays what is tried, each change once."""
+    """Looks at a case, which becomes the mended one where a remedy makes it fit, and plays what is tried, once each."""
 
     case: Case
     of: int
     told: Callable[[int, int], None]
     done: int = 0
+    base: Changes = ()
     outcomes: dict[Changes, Outcome | str] = field(default_factory=dict)
 
-    def treat(self, trouble: Trouble) -> Diagnosis:
+    def look(self, check: Check) -> Diagnosis | str:
+        """What the check finds, treated; or what it sees where there is nothing."""
+        found = check.look(self.case)
+        diagnosis = self._treat(found) if isinstance(found, Trouble) else found
+        self.done += 1
+        self.told(self.done, self.of)
+        if isinstance(diagnosis, str):
+            return diagnosis
+        if diagnosis.trouble.confirmed and diagnosis.best is None:
+            return diagnosis.trouble.clear
+        if diagnosis.trouble.aim == "fits" and diagnosis.best:
+            self._mend(diagnosis.best.changes)
+        return diagnosis
+
+    def _mend(self, changes: Changes) -> None:
+        again, base = self.case.again, changes
+        self.base = (*self.base, *changes)
+        self.case = Case(simulate(again(base)), lambda more: again((*base, *more)))
+        self.outcomes = {}
+
+    def _treat(self, trouble: Trouble) -> Diagnosis:
         before = Outcome.of(self.case.simulation)
-        measured = trouble.measure(self.case.simulation) if trouble.measure else None
         tried = tuple(self._try(candidate, trouble) for candidate in trouble.candidates)
         judge = _Judge(trouble, before)
         return Diagnosis(
             trouble=trouble,
             before=before,
-            measured=measured,
+            measured=trouble.measure(self.case.simulation) if trouble.measure else None,
             best=judge.best([each for each in tried if not each.candidate.machine]),
             machine=judge.best([each for each in tried if each.candidate.machine]),
             tried=tried,
+            base=self.base,
         )
 
     def _try(self, candidate: Candidate, trouble: Trouble) -> Tried:
         """The first spelling that can be read, played."""
-        self.done += 1
-        self.told(self.done, self.of)
         refused = []
         for changes in candidate.spellings:
             outcome, measured = self._played(changes, trouble)
@@ -233,28 +256,31 @@ class _Judge(NamedTuple):
 
     def best(self, tried: Sequence[Tried]) -> Tried | None:
         helping = [each for each in tried if self._helps(each)]
-        free = self._first([each for each in helping if not each.candidate.price])
-        dear = self._first([each for each in helping if each.candidate.price])
-        if free is None or dear is None:
-            return free or dear
-        return dear if self._score(dear) > DEAR * self._score(free) else free
-
-    def _first(self, tried: Sequence[Tried]) -> Tried | None:
-        most = max(map(self._score, tried), default=0.0)
-        return next((each for each in tried if self._score(each) >= EQUAL * most), None)
+        if self.trouble.aim == "fits" and helping:
+            first = min(each.candidate.resort for each in helping)
+            helping = [each for each in helping if each.candidate.resort == first]
+        most = max(map(self._score, helping), default=0.0)
+        return next((each for each in helping if self._score(each) >= EQUAL * most), None)
 
     def _score(self, tried: Tried) -> float:
-        assert tried.after is not None
-        return tried.after.tokens_per_second
+        """Throughput, less what is not worth its price."""
+        worth = math.prod(price.worth for price in tried.candidate.prices)
+        after = _after(tried)
+        return after.tokens_per_second / (worth * (FILLED if self.before.room >= TIGHT > after.room else 1.0))
 
     def _helps(self, tried: Tried) -> bool:
         after, before, aim = tried.after, self.before, self.trouble.aim
-        if after is None or (before.fits and not after.fits):
+        if after is None or (not after.fits and (before.fits or aim == "fits")):
             return False
         if aim == "measured":
             return tried.measured is not None and not tried.measured.troubled
         if aim == "fits":
-            return after.fits
+            return True
         if aim == "smaller":
             return before.peak[self.trouble.tier] > WORTH * after.peak.get(self.trouble.tier, 0.0)
         return after.tokens_per_second > WORTH * before.tokens_per_second
+
+
+def _after(tried: Tried) -> Outcome:
+    assert tried.after is not None
+    return tried.after

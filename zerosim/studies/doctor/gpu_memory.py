@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerosim.simulation import Simulation
 from zerosim.spec.strategy import Ddp, Fsdp, Pipeline, Zero
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import (
@@ -19,8 +20,9 @@ from zerosim.studies.doctor.settings import (
     training,
     zero,
 )
-from zerosim.studies.doctor.trouble import Candidate, Trouble
+from zerosim.studies.doctor.trouble import Candidate, Measured, Trouble
 from zerosim.units import show_size
+from zerosim.views.memory import GPU, memory
 from zerosim.views.memory_findings import FRAGMENTATION
 from zerosim.views.summary import TierUse
 
@@ -43,9 +45,19 @@ def out_of_memory(case: Case) -> Trouble | str:
         severity="error",
         symptom=broken.message,
         cause="What is in use leaves no room in one piece: the cache of PyTorch's allocator is as large as the GPU.",
-        candidates=tuple(_remedies(case, gpu)),
-        aim="smaller",
+        candidates=tuple(_remedies(case, gpu, True)),
+        aim="measured",
+        measure=_placed,
     )
+
+
+def _placed(played: Simulation) -> Measured:
+    """Whether PyTorch's allocator finds room for everything."""
+    tiers = memory(played, played.scenario.ranks_per_node)
+    reserve = tiers[GPU].reserve
+    failures = 0 if reserve is None else reserve.failures
+    over = any(tier.excess for tier in tiers.values())
+    return Measured({"failed_requests": failures}, f"{failures} requests without room", bool(failures or over))
 
 
 def _does_not_fit(case: Case, gpu: TierUse, excess: float) -> Trouble:
@@ -67,7 +79,7 @@ def _does_not_fit(case: Case, gpu: TierUse, excess: float) -> Trouble:
             f"{', '.join(f'{name} {show_size(size)}' for name, size in largest if size)}."
         ),
         cause=_of_activations(case, held) if of_activations else _of_states(case, gpu),
-        candidates=tuple(_remedies(case, gpu)),
+        candidates=tuple(_remedies(case, gpu, of_activations)),
         aim="fits",
     )
 
@@ -99,21 +111,20 @@ def _of_states(case: Case, gpu: TierUse) -> str:
 # --- remedies --------------------------------------------------------------------------------------------------------
 
 
-def _remedies(case: Case, gpu: TierUse) -> Iterator[Candidate]:
-    """On activations alone, on states alone, and both; the least change first."""
+def _remedies(case: Case, gpu: TierUse, of_activations: bool) -> Iterator[Candidate]:
+    """On what it is of, else on the other, else on both; offload is the last of each."""
     on_activations, on_states = list(_on_activations(case)), list(_on_states(case, gpu))
-    yield from on_activations
-    yield from on_states
+    yield from (each.last(0 if of_activations else 2) for each in on_activations)
+    yield from (each.last(each.resort + (2 if of_activations else 0)) for each in on_states)
     if on_activations:
         most = on_activations[-1]
-        yield from (states.also(most) for states in on_states)
-    strategy = case.scenario.strategy
-    if isinstance(strategy, Pipeline) and strategy.schedule == "gpipe":
-        yield Candidate("schedule 1f1b", (("strategy.pipeline.schedule=1f1b",),))
+        yield from (states.also(most).last(4 + states.resort) for states in on_states)
 
 
 def _on_activations(case: Case) -> Iterator[Candidate]:
-    given = case.scenario.training
+    given, strategy = case.scenario.training, case.scenario.strategy
+    if isinstance(strategy, Pipeline) and strategy.schedule == "gpipe":
+        yield Candidate("schedule 1f1b", (("strategy.pipeline.schedule=1f1b",),))
     if given.attention == "eager":
         yield training("flash attention, which keeps no scores", attention="flash")
     full = checkpointing()
@@ -135,7 +146,7 @@ def _on_states(case: Case, gpu: TierUse) -> Iterator[Candidate]:
         if strategy.version == 1 and strategy.sharding_strategy != "FULL_SHARD" and world > 1:
             yield fsdp("FULL_SHARD", sharding_strategy="FULL_SHARD")
         if not strategy.cpu_offload:
-            yield fsdp("shards and optimizer in host memory", cpu_offload=True)
+            yield fsdp("shards and optimizer in host memory", cpu_offload=True).last(1)
     elif isinstance(strategy, Pipeline):
         if 2 * strategy.stages <= world and strategy.stages:
             yield Candidate("twice as many stages", ((f"strategy.pipeline.stages={2 * strategy.stages}",),))
@@ -150,7 +161,7 @@ def _of_zero(given: Zero, gpu: TierUse, world: int) -> Iterator[Candidate]:
     yield from (zero(f"stage {stage}", stage=stage) for stage in range(given.stage + 1, 4) if world > 1)
     stage = given.stage or 2
     if given.offload_optimizer.device == "none":
-        yield zero("optimizer in host memory", stage=stage, offload_optimizer__device="cpu")
+        yield zero("optimizer in host memory", stage=stage, offload_optimizer__device="cpu").last(1)
     if given.offload_param.device == "none":
         both = {"offload_optimizer__device": "cpu", "offload_param__device": "cpu"}
-        yield zero("stage 3 with optimizer and parameters in host memory", stage=3, **both)
+        yield zero("stage 3 with optimizer and parameters in host memory", stage=3, **both).last(1)

@@ -15,8 +15,9 @@ from zerosim.studies.doctor.trouble import Candidate, Trouble
 from zerosim.units import show_share, show_size
 from zerosim.views.summary import TierUse
 
-FULL = 0.8  # of host memory, from which on pinning most of it is a trouble; a choice
-MOSTLY = 0.5  # of what is taken
+NAMES = {"dram": "host memory", "nvme": "NVMe"}
+FULL = 0.8  # of host memory, from which on pinning is a trouble; a choice
+PINNED = 0.25  # of what is taken, from which on pinning is a reason; a choice
 POWERS = (2**30, 2**29, 2**28, 2**27)  # elements of a sub-group: fp32 blocks of a power of two bytes
 
 
@@ -28,17 +29,17 @@ def pinned(case: Case) -> Trouble | str:
         return "nothing is kept there"
     dram, locked = tiers["dram"], _locked(case)
     full = dram.peak_bytes > FULL * dram.capacity_bytes
-    if over is None and not (full and locked > MOSTLY * dram.peak_bytes):
+    if over is None and not (full and locked > PINNED * dram.peak_bytes):
         used, room = show_size(dram.peak_bytes), show_size(dram.capacity_bytes)
         return f"{used} of {room} of a node at the peak, {show_size(locked)} of them pinned"
     name = over or "dram"
     tier = tiers[name]
-    of_pinned = name == "dram" and locked > MOSTLY * dram.peak_bytes
+    of_pinned = name == "dram" and locked > PINNED * dram.peak_bytes
     return Trouble(
         code="pinned-memory" if of_pinned else "host-memory" if name == "dram" else "drives-full",
         severity="error" if over else "warning",
         symptom=(
-            f"{show_size(tier.peak_bytes)} of {show_size(tier.capacity_bytes)} of {name} a node at the peak"
+            f"{show_size(tier.peak_bytes)} of {show_size(tier.capacity_bytes)} of {NAMES[name]} of a node at the peak"
             f"{f', {show_size(locked)} of them pinned' if name == 'dram' else ''}."
         ),
         cause=_why(case, tier, of_pinned),
@@ -90,7 +91,8 @@ def _of_zero(case: Case, given: Zero) -> Iterator[Candidate]:
             zero("parameters on the GPU", offload_param__device="none").also(each) for each in smaller_batches(case)
         )
     if states.device != "none":
-        yield zero("states on the GPU", offload_optimizer__device="none", offload_param__device="none")
+        also = {"offload_param__device": "none"} if given.stage == 3 and weights.device != "none" else {}
+        yield zero("states on the GPU", offload_optimizer__device="none", **also)
     if given.stage == 3 and case.scenario.topology.devices("nvme"):
         path = {"offload_optimizer__device": "nvme", "offload_optimizer__nvme_path": "/local_nvme"}
         yield zero("optimizer states on NVMe", sub_group_size=POWERS[-1], **path)

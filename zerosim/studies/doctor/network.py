@@ -1,4 +1,5 @@
-"""A network that cannot carry what the strategy sends: the step is a good deal more than its compute.
+"""A network that cannot carry what the strategy sends: the step is a good deal more than its compute, and
+what is sent takes longer than that.
 
 Less is sent by a lower stage, by shards within a node (hpZ, hybrid), by quantisation, or by fewer and larger
 micro-steps; what rate it would take with the settings as they are is searched, too (`requirement`). Where a few slow
@@ -11,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from zerosim.errors import ZerosimError
-from zerosim.spec.strategy import DeepSpeed, Fsdp
+from zerosim.simulation import simulate
+from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp
 from zerosim.studies.doctor.case import GATHERS, REDUCTIONS, Case
-from zerosim.studies.doctor.settings import LOSSY, fsdp, larger_batches, zero
-from zerosim.studies.doctor.trouble import Candidate, Trouble, weight
+from zerosim.studies.doctor.settings import LOSSY, batch, deepspeed_instead, fsdp, larger_batches, zero
+from zerosim.studies.doctor.trouble import Candidate, Price, Trouble, weight
+from zerosim.studies.reason import waiting
 from zerosim.studies.requirement import FREE, Requirement, least_rate
 from zerosim.units import show_rate, show_seconds, show_share
 
@@ -22,6 +25,7 @@ TIMES = 1.5  # the step over its compute, from which on the network does not car
 MOSTLY = 0.5
 SLOWDOWN = 0.1  # of the step: as hidden as one would pay for; a choice
 PORT = "topology.node.nics.bandwidth"
+LATENCY = "latency"
 WIRED = GATHERS | REDUCTIONS | {"exchange", "send_recv"}
 
 
@@ -30,8 +34,11 @@ def too_slow(case: Case) -> Trouble | str:
     parts = case.summary.breakdown
     exposed, compute = parts.exposed_communication, parts.compute
     share = f"{show_seconds(exposed)} of communication is exposed beside {show_seconds(compute)} of compute"
-    if exposed < (TIMES - 1) * compute:
-        return share if case.summary.communication.total_seconds else "nothing is communicated"
+    whole = case.summary.communication.total_seconds
+    if exposed < (TIMES - 1) * compute or case.limit(WIRED) == LATENCY:
+        return share if whole else "nothing is communicated"
+    if whole < compute:
+        return f"{share}, which could hide all {show_seconds(whole)} of it: not the network"
     uneven = max((wait.exposed_seconds for wait in case.summary.waits), default=0.0)
     if uneven > MOSTLY * exposed:
         return f"{share}, mostly because of slow ranks"
@@ -63,9 +70,21 @@ def _settings(case: Case, between: bool) -> Iterator[Candidate]:
         less += _less(case, strategy, between)
     elif isinstance(strategy, Fsdp):
         less += _of_fsdp(strategy, between)
+    elif isinstance(strategy, Ddp):
+        less += _of_ddp(case, strategy)
     yield from larger
     yield from less
-    yield from (each.also(larger[-1]) for each in less if larger)
+    far = dict.fromkeys((larger[len(larger) // 2], larger[-1])) if larger else {}
+    yield from (each.also(another) for each in less for another in far)
+    yield from _more(case)
+
+
+def _more(case: Case) -> Iterator[Candidate]:
+    """More compute for what is sent: as many times more sequences of a step."""
+    training = case.scenario.training
+    for times in (2, 4):
+        yield batch(case, training.micro_batch_size * times, training.gradient_accumulation_steps)
+        yield batch(case, training.micro_batch_size, training.gradient_accumulation_steps * times)
 
 
 def _less(case: Case, strategy: DeepSpeed, between: bool) -> Iterator[Candidate]:
@@ -89,7 +108,17 @@ def _of_fsdp(given: Fsdp, between: bool) -> Iterator[Candidate]:
     if between and given.version == 1 and not given.hybrid:
         yield fsdp("shards within a node", sharding_strategy="HYBRID_SHARD")
     if given.wire_dtype == "fp32":
-        yield fsdp("gradients reduced in 16 bits", reduce_dtype="bf16").at("sums of 16 bits")
+        yield fsdp("gradients reduced in 16 bits", reduce_dtype="bf16").at(Price("sums of 16 bits", 1.2))
+
+
+def _of_ddp(case: Case, given: Ddp) -> Iterator[Candidate]:
+    if not given.no_sync:
+        yield Candidate("no_sync: one reduction a step", (("strategy.ddp.no_sync=true",),))
+    precision = case.scenario.training.precision
+    if given.parameter_dtype == "fp32" and precision != "fp32":
+        changes = (f"strategy.ddp.parameter_dtype={precision}",)
+        yield Candidate(f"weights and gradients in {precision}, fp32 masters in the optimizer", (changes,))
+    yield deepspeed_instead(case, 1)
 
 
 # --- the rate that it would take -------------------------------------------------------------------------------------
@@ -103,6 +132,9 @@ def _required(case: Case) -> Requirement | None:
         found = least_rate(case.scenario, PORT, SLOWDOWN, best)
     except ZerosimError:
         return None
+    if found.required is not None and best > TIMES * case.summary.breakdown.compute:
+        then = simulate(case.again((f"{PORT}={found.required!r}",)))
+        return replace(found, baseline_seconds=best, limited_by=waiting(then.summary()))
     return replace(found, baseline_seconds=best)
 
 
@@ -111,7 +143,8 @@ def _told(found: Requirement) -> str:
     if found.required is None:
         return f"No rate of a port would be enough{today}."
     rate, best = show_rate(found.required, bits=True), show_seconds(found.baseline_seconds)
-    return f"A port of {rate}{today} would bring it within {show_share(SLOWDOWN)} of {best}, that of a free network."
+    words = f"A port of {rate}{today} would bring it within {show_share(SLOWDOWN)} of the {best} of a free one"
+    return f"{words}{f', which {found.limited_by}' if found.limited_by else ''}."
 
 
 def _ports(found: Requirement | None) -> Iterator[Candidate]:

@@ -18,7 +18,7 @@ from zerosim.units import show_seconds, show_share
 LEAST = 0.1  # of the step; a choice
 MOVES, CPU = frozenset({"transfer"}), frozenset({"host_compute"})
 TIMES = (2, 4)  # as many sequences a step
-SHARES = (0.5, 0.25)  # of the states that stay with the CPU (Twin-Flow: offload_optimizer.ratio)
+ON_GPU = {"offload_param__device": "none"}
 SUB_GROUP = 100_000_000  # elements: several of them, so that drives and CPU overlap
 
 
@@ -28,14 +28,16 @@ def slow_tiers(case: Case) -> Trouble | str:
     lost = copies + computing
     if lost == 0:
         return "nothing is waited for"
-    said = f"copies {show_seconds(copies)}, CPU {show_seconds(computing)}: {show_share(case.share(lost))} of the step"
+    parts = {"copies": copies, "the CPU": computing}
+    each = ", ".join(f"{show_seconds(seconds)} for {what}" for what, seconds in parts.items() if seconds)
+    said = f"{each}: {show_share(case.share(lost))} of the step"
     if case.share(lost) < LEAST:
         return said
     most = CPU if computing > copies else MOVES
     return Trouble(
         code="offload-collapses",
         severity=weight(case, lost),
-        symptom=f"The GPU waits for offload: {said}.",
+        symptom=f"The GPU waits {said}.",
         cause=_why(case, most, max(copies, computing)),
         candidates=tuple(_remedies(case)),
         lost=lost,
@@ -103,9 +105,6 @@ def _less(given: Zero) -> Iterator[Candidate]:
         if weights.device == "nvme":
             both = {"offload_optimizer__device": "cpu", "offload_param__device": "cpu"}
             yield zero("everything in host memory", **both)
-    if states.device == "cpu" and given.stage == 3:
-        for share in SHARES:
-            what = f"only {show_share(share)} of the optimizer on the CPU"
-            yield zero(what, offload_optimizer__ratio=share, offload_param__device="none")
     if states.device != "none":
-        yield zero("nothing offloaded", offload_optimizer__device="none", offload_param__device="none")
+        weighs = given.stage == 3 and weights.device != "none"
+        yield zero("nothing offloaded", offload_optimizer__device="none", **(ON_GPU if weighs else {}))

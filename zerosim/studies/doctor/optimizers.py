@@ -14,7 +14,7 @@ from zerosim.simulation import Simulation
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import DEEPSPEED, ZERO
-from zerosim.studies.doctor.trouble import Candidate, Measured, Trouble, weight
+from zerosim.studies.doctor.trouble import Candidate, Measured, Price, Trouble, weight
 from zerosim.units import show_seconds, show_size
 
 MASTER = 4  # bytes of an fp32 master weight
@@ -22,6 +22,7 @@ WHOLE = 0.75  # of all elements' states: nobody has partitioned them
 COMPRESSED = frozenset({"OneBitAdam", "ZeroOneAdam", "OneBitLamb"})
 BY_LAYER = frozenset({"Lamb", "OneBitLamb"})
 UNTESTED = "untested-optimizer"  # minted by spec/deepspeed_optimizer
+ANOTHER = Price("another optimizer, and so another training", 1.2)
 ADAM = (f"{DEEPSPEED}.optimizer.type=AdamW",)
 
 
@@ -82,13 +83,12 @@ def _why(name: str, stage: int, world: int) -> str:
 
 
 def _remedies(case: Case, name: str, stage: int) -> Iterator[Candidate]:
-    another = "another optimizer, and so another training"
     if name not in COMPRESSED | BY_LAYER:
         yield Candidate("allow it", ((f"{DEEPSPEED}.zero_allow_untested_optimizer=true",),))
-        yield Candidate("AdamW", (ADAM,), another)
+        yield Candidate("AdamW", (ADAM,), (ANOTHER,))
         return
     if stage == 0:
-        yield Candidate("AdamW on stage 1", ((*ADAM, f"{ZERO}.stage=1", f"{ZERO}.overlap_comm=true"),), another)
-        yield Candidate("AdamW on stage 2", ((*ADAM, f"{ZERO}.stage=2", f"{ZERO}.overlap_comm=true"),), another)
+        yield Candidate("AdamW on stage 1", ((*ADAM, f"{ZERO}.stage=1", f"{ZERO}.overlap_comm=true"),), (ANOTHER,))
+        yield Candidate("AdamW on stage 2", ((*ADAM, f"{ZERO}.stage=2", f"{ZERO}.overlap_comm=true"),), (ANOTHER,))
     else:
-        yield Candidate("AdamW", (ADAM,), another)
+        yield Candidate("AdamW", (ADAM,), (ANOTHER,))

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerosim.spec.strategy import Fsdp
-from zerosim.studies.doctor.case import GATHERS, Case
+from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import fsdp, stage3, zero
 from zerosim.studies.doctor.trouble import Candidate, Trouble, weight
 from zerosim.units import show_count, show_seconds, show_share
 
 LEAST = 0.02  # of the step, exposed; a choice
+GATHERS = ("all_gather",)
 PASSES = ("forward", "backward")
 BUCKETS = (50_000_000, 200_000_000, 500_000_000)  # elements: DeepSpeed's default, four and ten times as much
 LIVE = 3_000_000_000  # elements

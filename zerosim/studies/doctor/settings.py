@@ -10,13 +10,15 @@ from collections.abc import Iterator
 
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.studies.doctor.case import Case
-from zerosim.studies.doctor.trouble import Candidate, Changes
+from zerosim.studies.doctor.trouble import Candidate, Changes, Price
 
 DEEPSPEED = "strategy.deepspeed"
 ZERO = f"{DEEPSPEED}.zero_optimization"
 FSDP = "strategy.fsdp"
-ANOTHER_BATCH = "another global batch, and so another training"
-LOSSY = "weights travel as int8, gradients as int4"
+
+# Choices. The global batch is a part of the training, which may need another learning rate with another one.
+LOSSY = Price("int8 weights and int4 gradients on the wire", 1.2)
+ANOTHER_BATCH = Price("another global batch", 2.0)
 
 
 def written(value: object) -> str:
@@ -71,7 +73,7 @@ def batch(case: Case, micro_batch: int, accumulation: int) -> Candidate:
         whole = f"{DEEPSPEED}.train_batch_size={micro_batch * accumulation * case.scenario.world_size}"
         spellings += [both] if same else [(*both, whole)]
     what = f"micro-batch {micro_batch} with {accumulation} micro-step{'' if accumulation == 1 else 's'}"
-    return Candidate(what, tuple(spellings), "" if same else ANOTHER_BATCH)
+    return Candidate(what, tuple(spellings), () if same else (ANOTHER_BATCH,))
 
 
 def larger_batches(case: Case) -> Iterator[Candidate]:

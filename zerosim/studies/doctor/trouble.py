@@ -22,24 +22,37 @@ Aim = Literal["faster", "fits", "smaller", "measured"]
 SERIOUS = 0.1  # of the step: what costs more is a warning, else a note; a choice
 
 
+class Price(NamedTuple):
+    """What a remedy changes beside the step, and how many times as good it has to be to be preferred."""
+
+    words: str
+    worth: float
+
+
 class Candidate(NamedTuple):
-    """A remedy to try. `price`: what it changes beside the step, in words; one without is preferred. `machine`: it
-    mends or buys something, and is no change of settings."""
+    """A remedy to try. `machine`: it mends or buys something, and is no change of settings. `resort`: the larger, the
+    less is it about the cause: of those against out of memory the best of the first resort that helps is taken."""
 
     what: str
     spellings: tuple[Changes, ...]
-    price: str = ""
+    prices: tuple[Price, ...] = ()
     machine: bool = False
+    resort: int = 0
 
-    def at(self, price: str) -> Candidate:
+    def at(self, price: Price) -> Candidate:
         """The same at a price."""
-        return self._replace(price=price)
+        return self._replace(prices=(price,))
+
+    def last(self, resort: int) -> Candidate:
+        """The same, as a later resort."""
+        return self._replace(resort=resort)
 
     def also(self, other: Candidate) -> Candidate:
         """Both together."""
         spellings = tuple((*mine, *others) for mine in self.spellings for others in other.spellings)
-        prices = dict.fromkeys(filter(None, (self.price, other.price)))
-        return Candidate(f"{self.what} and {other.what}", spellings, "; ".join(prices), self.machine or other.machine)
+        prices = tuple(dict.fromkeys((*self.prices, *other.prices)))
+        machine, resort = self.machine or other.machine, max(self.resort, other.resort)
+        return Candidate(f"{self.what} and {other.what}", spellings, prices, machine, resort)
 
 
 class Measured(NamedTuple):

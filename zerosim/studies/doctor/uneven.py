@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from zerosim.spec.strategy import DeepSpeed, Fsdp
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import fsdp, zero
-from zerosim.studies.doctor.trouble import Candidate, Trouble, weight
+from zerosim.studies.doctor.trouble import Candidate, Price, Trouble, weight
 from zerosim.units import show_seconds, show_share
 from zerosim.views.waits import Wait
 
+SMALLER = Price("a smaller global batch", 2.0)
 LEAST = 0.03  # of the step: less is not worth a walk to the rack; a choice
 
 
@@ -66,7 +67,7 @@ def _without(case: Case, worst: Wait) -> Iterator[Candidate]:
     nodes = {host for each in slow for host in each.hosts}
     last = len(case.scenario.topology.hosts) - 1
     if nodes == {last} and last > 0:
-        yield Candidate(f"without node {last}", ((f"nodes={last}", "gpus=null"), (f"nodes={last}",)), "a smaller batch")
+        yield Candidate(f"without node {last}", ((f"nodes={last}", "gpus=null"), (f"nodes={last}",)), (SMALLER,))
 
 
 def _mended() -> Candidate:
