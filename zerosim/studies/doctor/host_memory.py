@@ -12,7 +12,7 @@ from zerosim.spec.strategy import Fsdp, Zero
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import fsdp, smaller_batches, zero
 from zerosim.studies.doctor.trouble import Candidate, Trouble
-from zerosim.units import show_share, show_size
+from zerosim.units import show_count, show_share, show_size
 from zerosim.views.summary import TierUse
 
 NAMES = {"dram": "host memory", "nvme": "NVMe"}
@@ -77,7 +77,9 @@ def _of_zero(case: Case, given: Zero) -> Iterator[Candidate]:
     states, weights = given.offload_optimizer, given.offload_param
     if given.stage == 3:
         partition = -(-case.scenario.model.numel // case.scenario.world_size)
-        yield from (zero(f"sub-groups of {p} elements", sub_group_size=p) for p in POWERS if p < 2 * partition)
+        yield from (
+            zero(f"sub-groups of {show_count(p)} elements", sub_group_size=p) for p in POWERS if p < 2 * partition
+        )
     unpin: dict[str, object] = {}
     if states.device != "none" and states.pin_memory:
         unpin["offload_optimizer__pin_memory"] = False

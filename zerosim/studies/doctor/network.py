@@ -23,6 +23,7 @@ from zerosim.units import show_rate, show_seconds, show_share
 
 TIMES = 1.5  # the step over its compute, from which on the network does not carry it; a choice
 MOSTLY = 0.5
+TOGETHER = 3  # larger batches that are tried together with each way to send less
 SLOWDOWN = 0.1  # of the step: as hidden as one would pay for; a choice
 PORT = "topology.node.nics.bandwidth"
 LATENCY = "latency"
@@ -74,8 +75,7 @@ def _settings(case: Case, between: bool) -> Iterator[Candidate]:
         less += _of_ddp(case, strategy)
     yield from larger
     yield from less
-    far = dict.fromkeys((larger[len(larger) // 2], larger[-1])) if larger else {}
-    yield from (each.also(another) for each in less for another in far)
+    yield from (each.also(another) for each in less for another in larger[-TOGETHER:])
     yield from _more(case)
 
 
@@ -144,7 +144,7 @@ def _told(found: Requirement) -> str:
         return f"No rate of a port would be enough{today}."
     rate, best = show_rate(found.required, bits=True), show_seconds(found.baseline_seconds)
     words = f"A port of {rate}{today} would bring it within {show_share(SLOWDOWN)} of the {best} of a free one"
-    return f"{words}{f', which {found.limited_by}' if found.limited_by else ''}."
+    return f"{words}{f'; even there it {found.limited_by}' if found.limited_by else ''}."
 
 
 def _ports(found: Requirement | None) -> Iterator[Candidate]:

@@ -13,7 +13,7 @@ from zerosim.spec.strategy import DeepSpeed, Fsdp, Zero
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import DEEPSPEED, batch, fsdp, larger_batches, zero
 from zerosim.studies.doctor.trouble import Candidate, Trouble, weight
-from zerosim.units import show_seconds, show_share
+from zerosim.units import show_count, show_seconds, show_share
 
 LEAST = 0.1  # of the step; a choice
 MOVES, CPU = frozenset({"transfer"}), frozenset({"host_compute"})
@@ -54,23 +54,25 @@ def _why(case: Case, most: frozenset[str], seconds: float) -> str:
 
 def _remedies(case: Case) -> Iterator[Candidate]:
     strategy = case.scenario.strategy
+    better: list[Candidate] = []
     less: list[Candidate] = []
     if isinstance(strategy, DeepSpeed):
-        yield from _better(case, strategy)
+        better += _better(strategy)
         less += _less(strategy.zero)
     elif isinstance(strategy, Fsdp) and strategy.cpu_offload:
         less.append(fsdp("nothing offloaded", cpu_offload=False))
-    yield from less
+    yield from (*better, *less)
     larger = list(larger_batches(case))
     yield from larger
     yield from (each.also(larger[-1]) for each in less if larger)
+    yield from (each.also(another) for each in better for another in larger[:1])
     training = case.scenario.training
     for times in TIMES:
         yield batch(case, training.micro_batch_size * times, training.gradient_accumulation_steps)
     yield batch(case, training.micro_batch_size, training.gradient_accumulation_steps * TIMES[-1])
 
 
-def _better(case: Case, strategy: DeepSpeed) -> Iterator[Candidate]:
+def _better(strategy: DeepSpeed) -> Iterator[Candidate]:
     """The same states in the same places, moved better."""
     given = strategy.zero
     states, weights = given.offload_optimizer, given.offload_param
@@ -86,9 +88,9 @@ def _better(case: Case, strategy: DeepSpeed) -> Iterator[Candidate]:
     if states.device == "nvme" and given.stage == 3 and not (states.pipeline_read and states.pipeline_write):
         pipelined = {"offload_optimizer__pipeline_read": True, "offload_optimizer__pipeline_write": True}
         for size in dict.fromkeys((given.sub_group_size, SUB_GROUP)):
-            what = f"drives and CPU pipelined, sub-groups of {size} elements"
+            what = f"drives and CPU pipelined, sub-groups of {show_count(size)} elements"
             yield zero(what, sub_group_size=size, offload_optimizer__buffer_count=12, **pipelined)
-    if not given.overlap_comm and case.scenario.world_size:
+    if not given.overlap_comm:
         yield zero("overlap_comm, so that gradients are copied during backward", overlap_comm=True)
 
 

@@ -6,12 +6,14 @@ throttled GPU no setting knows. What mended ranks would give is played, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from zerosim.spec.strategy import DeepSpeed, Fsdp
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.settings import fsdp, zero
-from zerosim.studies.doctor.trouble import Candidate, Price, Trouble, weight
+from zerosim.studies.doctor.trouble import Candidate, Changes, Price, Trouble, weight
 from zerosim.units import show_seconds, show_share
 from zerosim.views.waits import Wait
 
@@ -67,7 +69,16 @@ def _without(case: Case, worst: Wait) -> Iterator[Candidate]:
     nodes = {host for each in slow for host in each.hosts}
     last = len(case.scenario.topology.hosts) - 1
     if nodes == {last} and last > 0:
-        yield Candidate(f"without node {last}", ((f"nodes={last}", "gpus=null"), (f"nodes={last}",)), (SMALLER,))
+        fewer: Changes = (f"nodes={last}", "gpus=null")
+        kept = json.dumps(_elsewhere(case, last))
+        yield Candidate(f"without node {last}", (fewer, (*fewer, f"topology.overrides={kept}")), (SMALLER,))
+
+
+def _elsewhere(case: Case, node: int) -> list[Any]:
+    """The overrides of the topology that are not of this node."""
+    given = case.scenario.text["topology"]
+    rows = given.get("overrides") if isinstance(given, Mapping) else None
+    return [row for row in rows or () if row.get("node") != node and not str(row.get("gpu", "")).startswith(f"{node}.")]
 
 
 def _mended() -> Candidate:
