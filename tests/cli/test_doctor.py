@@ -17,17 +17,17 @@ ADVICE = {  # scenarios that ship: the first trouble, and what helps
     ),
     "seven-b/pipeline-naive.yaml": ("pipeline-bubble", ["strategy.pipeline.schedule=1f1b"]),
 }
-SHORTER = ("--set", "training.gradient_accumulation_steps=2")
 
 
 @pytest.mark.parametrize("name", ADVICE)
 def test_advice_on_scenarios_that_ship(name: str) -> None:
     path = ROOT / "scenarios" / name
-    first, *_ = rows = ask("doctor", path, "--json", *SHORTER).json
+    shorter = ("--set", "training.gradient_accumulation_steps=4") if "pipeline" in name else ()
+    first, *_ = rows = ask("doctor", path, "--json", *shorter).json
     assert all(row.keys() >= KEYS for row in rows)
     assert (first["code"], first["changes"]) == ADVICE[name]
     changes = [word for change in first["changes"] for word in ("--set", change)]
-    again = ask("run", path, "--json", *SHORTER, *changes).json
+    again = ask("run", path, "--json", *shorter, *changes).json
     assert again["step_seconds"] == first["after"]["step_seconds"]
     assert again["fits"] == first["after"]["fits"]
 
@@ -53,7 +53,7 @@ def test_blocks_of_text(tmp_path: Path) -> None:
 
 
 def test_nothing_found_on_a_scenario_that_ships() -> None:
-    answer = ask("doctor", ROOT / "scenarios/seven-b/zero1.yaml", *SHORTER)
+    answer = ask("doctor", ROOT / "scenarios/seven-b/zero1.yaml", "--set", "training.gradient_accumulation_steps=2")
     assert answer.out.startswith("7B on one DGX A100, ZeRO-1: nothing found\n\nlooked at:\n  GPU memory    44.23 GB of")
     assert "  uneven ranks  all ranks are equally fast\n" in answer.out
 
