@@ -1,0 +1,254 @@
+"""Each trouble where it is and in a near twin where it is not; and that a remedy's gain is that of the played step."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerosim.report.doctor import render_doctor
+from zerosim.scenario import Scenario, from_mapping
+from zerosim.simulation import simulate
+from zerosim.studies.doctor.case import Case
+from zerosim.studies.doctor.checks import CHECKS
+from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, examine
+from zerosim.studies.doctor.trouble import Candidate, Check, Price, Trouble
+
+SMALL = {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 8192}
+ZERO = "strategy.deepspeed.zero_optimization"
+OPTIMIZER = "strategy.deepspeed.optimizer.type"
+WHOLE_WEIGHTS = f"{ZERO}.stage3_gather_16bit_weights_on_model_save=true"
+PCIE = ("topology=pcie-4x-rtx4090", f"{ZERO}.reduce_bucket_size=20000000")
+OFFLOAD = f"{ZERO}.offload_optimizer={{device: cpu}}"
+SOCKET = "{device: epyc_7742, dram: {capacity: 4 GB, bandwidth: 204.8 GB/s}}"
+V100 = ("topology=dgx-v100-16", "training.precision=fp16", "strategy.deepspeed={fp16: {enabled: true}}")
+WIDE = ("model.layers=8", "model.hidden=4096", "model.heads=32", "model.ffn=16384")
+LONG = ("training.sequence_length=4096", "training.activation_checkpointing=none")
+BUSY = ("training.sequence_length=4096", "training.micro_batch_size=4")
+
+Changes = tuple[str, ...]
+PAIRS: dict[str, tuple[Changes, Changes]] = {  # the trouble, and what makes the twin of it
+    "activations-not-sharded": (
+        (*V100, f"{ZERO}.stage=3", "training.micro_batch_size=8", *LONG),
+        ("training.micro_batch_size=1",),
+    ),
+    "states-do-not-fit": (
+        ("topology=pcie-4x-rtx4090", *WIDE, f"{ZERO}.stage=0"),
+        (f"{ZERO}.stage=3",),
+    ),
+    "pinned-memory": (
+        (OFFLOAD, f"topology.node.sockets=[{SOCKET}, {SOCKET}]"),
+        tuple(f"topology.node.sockets.{number}.dram.capacity=64 GB" for number in (0, 1)),
+    ),
+    "optimizer-not-partitioned": ((f"{OPTIMIZER}=Lamb", f"{ZERO}.stage=1"), (f"{OPTIMIZER}=AdamW",)),
+    "network-cannot-carry": (("topology=ethernet-10g-a100", "nodes=2"), ("topology=dgx-a100-80",)),
+    "uneven-ranks": (
+        ("nodes=4", "topology.overrides=[{node: 3, nics: {bandwidth: 5 Gbps}}]"),
+        ("topology.overrides=[{node: 3, nics: {bandwidth: 195 Gbps}}]",),
+    ),
+    "reduces-every-micro-step": (
+        (*PCIE, f"{ZERO}.stage=2", "training.gradient_accumulation_steps=4"),
+        (f"{ZERO}.stage=1",),
+    ),
+    "not-overlapped": ((*PCIE, f"{ZERO}.stage=2", f"{ZERO}.overlap_comm=false"), (f"{ZERO}.overlap_comm=true",)),
+    "buckets-too-small": (
+        ("nodes=2", f"{ZERO}.stage=2", f"{ZERO}.reduce_bucket_size=100000"),
+        (f"{ZERO}.reduce_bucket_size=20000000",),
+    ),
+    "buckets-too-large": (
+        (*PCIE, f"{ZERO}.stage=2", f"{ZERO}.reduce_bucket_size=1000000000"),
+        (f"{ZERO}.reduce_bucket_size=20000000",),
+    ),
+    "prefetch-starved": (
+        (f"{ZERO}.stage3_prefetch_bucket_size=0", f"{ZERO}.stage3_max_reuse_distance=0"),
+        (f"{ZERO}.stage3_prefetch_bucket_size=50000000",),
+    ),
+    "offload-collapses": ((OFFLOAD,), (f"{ZERO}.offload_optimizer.device=none",)),
+    "cpu-oversubscribed": ((OFFLOAD,), ("launch.bind_cores_to_rank=true",)),
+    "sharded-checkpoints": (("title=no file has all weights",), (WHOLE_WEIGHTS,)),
+}  # fmt: skip
+
+
+def scenario(*changes: str) -> Scenario:
+    strategy = {
+        "bf16": {"enabled": True},
+        "optimizer": {"type": "AdamW"},
+        "zero_optimization": {"stage": 3, "overlap_comm": True},
+    }
+    given: dict[str, Any] = {
+        "topology": "dgx-a100-80",
+        "model": SMALL,
+        "training": {"sequence_length": 1024, "activation_checkpointing": "full"},
+        "strategy": {"deepspeed": strategy},
+    }
+    return from_mapping(given, Path(), changes)
+
+
+@cache
+def examined(*changes: str) -> Examined:
+    return examine(scenario(*changes), lambda more: scenario(*changes, *more))
+
+
+def found(code: str) -> Diagnosis:
+    return next(each for each in examined(*PAIRS[code][0]).troubles if each.trouble.code == code)
+
+
+def codes(*changes: str) -> set[str]:
+    """What the checks say at first sight; tried is only what makes a trouble of what is seen."""
+    case = Case(simulate(scenario(*changes)), lambda more: scenario(*changes, *more))
+    said = [(check, check.look(case)) for check in CHECKS]
+    troubles = {each.code: check for check, each in said if isinstance(each, Trouble) and not each.confirmed}
+    doubted = [check for check, each in said if isinstance(each, Trouble) and each.confirmed]
+    return troubles.keys() | {each.trouble.code for each in examine(scenario(*changes), checks=doubted).troubles}
+
+
+@pytest.mark.parametrize("code", PAIRS)
+def test_the_trouble_is_found_and_its_remedy_helps(code: str) -> None:
+    diagnosis = found(code)
+    assert diagnosis.best is not None
+    after = diagnosis.best.after
+    assert after is not None
+    if diagnosis.trouble.aim == "faster":
+        assert after.tokens_per_second > WORTH * diagnosis.before.tokens_per_second
+    assert after.fits
+
+
+@pytest.mark.parametrize("code", PAIRS)
+def test_the_twin_does_not_have_it(code: str) -> None:
+    ill, change = PAIRS[code]
+    assert code not in codes(*ill, *change)
+
+
+@pytest.mark.parametrize("code", PAIRS)
+def test_the_gain_is_that_of_the_step_with_these_changes(code: str) -> None:
+    diagnosis = found(code)
+    assert diagnosis.best is not None
+    assert diagnosis.best.after is not None
+    played = simulate(scenario(*PAIRS[code][0], *diagnosis.base, *diagnosis.best.changes)).summary()
+    after = diagnosis.best.after
+    assert after.step_seconds == pytest.approx(played.step_seconds)
+    assert after.tokens_per_second == pytest.approx(played.tokens_per_second)
+    assert after.peak == pytest.approx({name: tier.peak_bytes for name, tier in played.memory.items()})
+    assert diagnosis.gain == pytest.approx(after.tokens_per_second / diagnosis.before.tokens_per_second - 1)
+
+
+def test_a_healthy_step_has_nothing_and_is_told_what_was_looked_at() -> None:
+    answer = examined(*BUSY, WHOLE_WEIGHTS)
+    assert answer.as_json() == []
+    assert [name for name, _ in answer.clear] == [check.name for check in CHECKS]
+    assert all(said for _, said in answer.clear)
+    assert render_doctor(answer.title, [], answer.clear).startswith("scenario: nothing found\n")
+
+
+# --- what each says --------------------------------------------------------------------------------------------------
+
+
+def test_slow_ranks_are_named() -> None:
+    node = found("uneven-ranks")
+    assert "for node 3, slow at" in node.trouble.symptom
+    assert node.machine is not None
+    assert node.machine.changes == ("topology.overrides=[]",)
+    gpu = examined("nodes=2", *BUSY, "topology.overrides=[{gpu: '0.5', compute: 0.5}]").troubles[0]
+    assert gpu.trouble.code == "uneven-ranks"
+    assert "for gpu 0.5, late at" in gpu.trouble.symptom
+    assert gpu.best is None  # no setting makes a throttled GPU faster
+    assert gpu.machine is not None
+
+
+def test_the_network_is_told_what_rate_would_be_enough() -> None:
+    diagnosis = found("network-cannot-carry")
+    assert "A port of " in diagnosis.trouble.cause
+    assert diagnosis.machine is not None
+    (change,) = diagnosis.machine.changes
+    assert change.startswith("topology.node.nics.bandwidth=")
+
+
+def test_an_optimizer_that_deepspeed_only_warns_of_is_allowed() -> None:
+    (diagnosis,) = (
+        each
+        for each in examined(f"{OPTIMIZER}=SGD", f"{ZERO}.stage=2").troubles
+        if each.trouble.code == "optimizer-not-partitioned"
+    )
+    assert diagnosis.best is not None
+    assert diagnosis.best.changes == ("strategy.deepspeed.zero_allow_untested_optimizer=true",)
+
+
+def test_a_compressing_optimizer_is_whole_on_every_gpu_and_alone_no_trouble() -> None:
+    whole = (f"{OPTIMIZER}=OneBitAdam", f"{ZERO}.stage=0")
+    diagnosis = next(e for e in examined(*whole).troubles if e.trouble.code == "optimizer-not-partitioned")
+    assert "whole on each of 8 GPUs" in diagnosis.trouble.symptom
+    assert diagnosis.best is not None
+    assert diagnosis.best.after is not None
+    assert diagnosis.best.after.peak["gpu"] < diagnosis.before.peak["gpu"]
+    assert "optimizer-not-partitioned" not in codes(*whole, "gpus=1")
+
+
+def test_what_makes_it_fit_is_taken_before_anything_else_is_looked_at() -> None:
+    answer = examined(*PAIRS["activations-not-sharded"][0])
+    first, *others = answer.troubles
+    assert first.trouble.code == "activations-not-sharded"
+    assert first.best is not None
+    assert others
+    assert all(each.base == first.best.changes and each.before.fits for each in others)
+
+
+def test_checkpoints_tell_time_and_host_memory_of_whole_weights() -> None:
+    row = next(r for r in examined("title=no file has all weights").as_json() if r["code"] == "sharded-checkpoints")
+    assert row["before"]["writes_whole_weights"] is False
+    assert row["after"]["writes_whole_weights"] is True
+    assert row["after"]["whole_weights_seconds"] > 0
+    assert row["after"]["whole_weights_host_bytes"] > 0
+    assert "load on 8 ranks only" in row["cause"]
+
+
+# --- how the best is chosen ------------------------------------------------------------------------------------------
+
+SLOWER = Candidate("slower", (("training.micro_batch_size=1",),))
+FASTER = Candidate("faster", (("training.micro_batch_size=2",),))
+
+
+def treated(*candidates: Candidate) -> Diagnosis:
+    trouble = Trouble("made-up", "note", "a symptom", "a cause", candidates)
+    answer = examine(scenario(), checks=(Check("made up", lambda case: trouble),))
+    return answer.troubles[0]
+
+
+def test_what_does_not_help_is_not_advised() -> None:
+    diagnosis = treated(SLOWER)
+    assert diagnosis.best is None
+    assert diagnosis.gain is None
+    row = diagnosis.as_json()
+    assert (row["remedy"], row["changes"], row["after"], row["gain"]) == ("", [], None, None)
+    assert "slower was played and is no help" in render_doctor("t", [row], [])
+
+
+def test_the_first_of_nearly_equal_ones_is_kept_and_a_price_has_to_be_worth_it() -> None:
+    same = FASTER._replace(what="the same")
+    best = treated(SLOWER, FASTER, same).best
+    assert best is not None
+    assert best.candidate is FASTER
+    gain = treated(FASTER).gain
+    assert gain is not None
+    more = Candidate("more", (("training.micro_batch_size=4",),))
+    for worth, kept in ((1.0, "more"), ((1 + gain) / EQUAL, "faster")):
+        chosen = treated(FASTER, more.at(Price("dear", 2 * worth if kept == "faster" else worth))).best
+        assert chosen is not None
+        assert chosen.candidate.what == kept
+
+
+def test_what_cannot_be_read_is_told_and_the_next_spelling_is_taken() -> None:
+    wrong = Candidate("no such key", (("training.micro_batch=2",),))
+    both = Candidate("two spellings", (("training.micro_batch=2",), ("training.micro_batch_size=2",)))
+    diagnosis = treated(wrong, both)
+    assert "micro_batch_size" in diagnosis.tried[0].refused
+    assert diagnosis.best is not None
+    assert diagnosis.best.changes == ("training.micro_batch_size=2",)
+
+
+def test_changes_of_two_remedies_go_together() -> None:
+    both = FASTER.also(Candidate("b", (("x=1",), ("y=1",)), (Price("dear", 2.0),)).last(3))
+    assert both.spellings == (("training.micro_batch_size=2", "x=1"), ("training.micro_batch_size=2", "y=1"))
+    assert [price.words for price in both.prices] == ["dear"]
+    assert both.resort == 3
