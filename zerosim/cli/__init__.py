@@ -1,9 +1,9 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
 The only room that prints. Verbs stand in the order of a first visit; those that ask about scenarios are in
-`one_scenario` and `sweeping`, those about machines in `machines` and `calibrating`, those about published measurements
-in `validating`, the others in `without_scenario`; how an answer is printed and an error ends is in `printing`, how
-lists of sizes and names are read in `lists`.
+`one_scenario`, `climbing` and `sweeping`, those about machines in `machines` and `calibrating`, those about published
+measurements in `validating`, the others in `without_scenario`; how an answer is printed and an error ends is in
+`printing`, how lists of sizes and names are read in `lists`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 import click
 
-from zerosim.cli import calibrating, machines, one_scenario, sweeping, validating, without_scenario
+from zerosim.cli import calibrating, climbing, machines, one_scenario, sweeping, validating, without_scenario
 from zerosim.cli.printing import Verbs, package_version
 
 
@@ -42,7 +42,7 @@ def main() -> None:
 for _verb in (
     one_scenario.run,
     one_scenario.compare,
-    one_scenario.ladder,
+    climbing.ladder,
     one_scenario.ops,
     sweeping.sweep,
     without_scenario.memory,
