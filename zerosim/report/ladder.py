@@ -6,6 +6,7 @@ prediction and the deviation below that, prediction / measurement - 1 as in `val
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -55,6 +56,7 @@ OFFLOADS = {
 TIERS = {"gpu": "a GPU", "dram": "host memory a node", "nvme": "NVMe a node"}
 LEAST = 12  # columns that a name, or a sentence, keeps
 NEGLIGIBLE = 5e6  # bytes that are not told; a choice
+SAME = 1e-6  # changes of throughput that differ by less are equal
 LEDGER_FIGURES = (
     Figure("gpu_bytes_per_gpu", "GB per GPU", gigabytes),
     Figure("dram_bytes_per_node", "GB of DRAM per node", gigabytes),
@@ -110,11 +112,20 @@ def _legend(rows: Sequence[Row], both: bool, width: int) -> list[str]:
         said.append(f"Activation checkpointing: {', '.join(sorted(kinds))}.")
     offloads = {word: text for word, text in OFFLOADS.items() if any(row["rung"].endswith(word) for row in rows)}
     said += [f"{word[3:]}: {text}." for word, text in offloads.items()]
+    if offloads:
+        said.append("Their other settings are the scenario's, or DeepSpeed's defaults.")
     if any(row.get("peak_bytes_by_tier", {}).get("dram") for row in rows):
         said.append("DRAM, NVMe: peaks of a node.")
     if any(row.get("drop") for row in rows):
         said.append("DROP: tokens/s of a GPU fall by more than 5 %.")
-    return [*textwrap.wrap(" ".join(said), width), ""] if said else []
+    return [*wrapped(" ".join(said), width), ""] if said else []
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines in which a number stays with its unit, and a word with a hyphen whole."""
+    bound = re.sub(r"(\d) (?=[A-Za-z%])", "\\1\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(bound, width, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _told(pair: Sequence[Row], both: bool, host: Sequence[Figure], room: int, width: int) -> Iterator[str]:
@@ -127,8 +138,8 @@ def _told(pair: Sequence[Row], both: bool, host: Sequence[Figure], room: int, wi
         if row.get("drop") and (first or row["limited_by"] != pair[0]["limited_by"]):
             alike = [other for other in pair if other is not row and other.get("drop") and first]
             said.append(_drop(row, [other for other in alike if other["limited_by"] == row["limited_by"]]))
-        wrapped = [line for text in said for line in textwrap.wrap(text, max(width - room, LEAST)) or [""]]
-        for label, line in zip([_label(row, both), *[""] * len(wrapped)], wrapped, strict=False):
+        lines = [line for text in said for line in wrapped(text, max(width - room, LEAST)) or [""]]
+        for label, line in zip([_label(row, both), *[""] * len(lines)], lines, strict=False):
             yield f"{pad(label, room)}{line}".rstrip()
 
 
@@ -165,8 +176,9 @@ def _choice(rows: Sequence[Row], both: bool, width: int) -> Iterator[str]:
         return
     yield from ("", f"first that fits: {_label(chosen, both)}")
     for other in chosen["next_costs"]:
-        text = f"next: {_label(other, both)}: {_cost(other)}"
-        yield from textwrap.wrap(text, width, subsequent_indent="  ")
+        yield from wrapped(f"next: {_label(other, both)}: {_cost(other)}", width, "  ")
+    if not chosen["next_costs"]:
+        yield "next: there is no further rung"
     fitting = [row for row in rows if row["fits"]]
     fastest = max(fitting, key=lambda row: row["tokens_per_second"])
     if fastest is not chosen:
@@ -175,15 +187,15 @@ def _choice(rows: Sequence[Row], both: bool, width: int) -> Iterator[str]:
 
 
 def _cost(other: Row) -> str:
-    """Throughput, memory, and what limits it."""
-    freed = [
-        f"{'frees' if size > 0 else 'takes'} {show_size(abs(size))} of {TIERS.get(tier, tier)}"
-        for tier, size in other["freed_bytes"].items()
-        if abs(size) >= NEGLIGIBLE
-    ]
-    fits = "" if other["fits"] else "does not fit"
-    because = f" because of {other['because']}" if other["because"] else ""
-    return "; ".join(filter(None, [f"{_signed(other['throughput_change'])} tokens/s{because}", *freed, fits]))
+    """Throughput, and what limits it; memory. With more GPUs all may be quicker, and each of them slower."""
+    change, each = other["throughput_change"], other["per_gpu_change"]
+    speed = f"{_signed(change)} tokens/s" + (f", {_signed(each)} a GPU" if abs(each - change) > SAME else "")
+    speed += f" because of {other['because']}" if other["because"] else ""
+    sizes = {TIERS.get(tier, tier): size for tier, size in other["freed_bytes"].items() if abs(size) >= NEGLIGIBLE}
+    freed = " and ".join(f"{show_size(size)} of {tier}" for tier, size in sizes.items() if size > 0)
+    taken = " and ".join(f"{show_size(-size)} of {tier}" for tier, size in sizes.items() if size < 0)
+    memory = [f"frees {freed}" if freed else "", f"takes {taken}" if taken else ""]
+    return "; ".join(filter(None, [speed, *memory, "" if other["fits"] else "does not fit"]))
 
 
 def _signed(change: float) -> str:

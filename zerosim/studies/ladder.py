@@ -188,13 +188,15 @@ def _next_rungs(played: Sequence[_Played], first: int) -> Iterator[NextRung]:
 
 
 def _next(row: _Played, chosen: _Played) -> NextRung:
-    grown = growth(row.spent, chosen.spent) if _change(row.spent, chosen.spent) < 0 else Growth()
+    change = _change(row.spent, chosen.spent)
+    grown = growth(row.spent, chosen.spent) if change < 0 else Growth()
     before, now = chosen.rung.peak_bytes_by_tier, row.rung.peak_bytes_by_tier
     return NextRung(
         rung=row.rung.rung,
         checkpointing=row.rung.checkpointing,
         fits=row.rung.fits,
         throughput_change=row.rung.tokens_per_second / chosen.rung.tokens_per_second - 1,
+        per_gpu_change=change,
         freed_bytes={tier: before.get(tier, 0.0) - now.get(tier, 0.0) for tier in {**before, **now}},
         limited_by=grown.limit,
         because=grown.text,

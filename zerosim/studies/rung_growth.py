@@ -46,10 +46,9 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """`limit` makes a step `seconds` longer; `cause` and `text` say by what. "" and 0 where nothing grew."""
+    """`limit` makes a step `seconds` longer; `text` says by what. "" and 0 where nothing grew."""
 
     limit: str = ""
-    cause: str = ""
     seconds: float = 0.0
     text: str = ""
 
@@ -87,14 +86,17 @@ def growth(now: Spent, before: Spent) -> Growth:
     limit, seconds = max(by_limit.items(), key=lambda item: item[1], default=("", 0.0))
     if seconds <= 0:
         return Growth()
-    own = sorted(
-        ((more, part) for part, more in grown.items() if limit == (part.limit or part.cause) and more > 0), reverse=True
-    )
     if limit == COMPUTE:
-        return Growth(limit, COMPUTE, seconds, _computing(now, before, scale, seconds))
-    told = [f"{_called(part)} +{show_seconds(more)}" for more, part in own if more >= TOLD * seconds]
-    behind = f", limited by {limit}" if own[0][1].limit else ""
-    return Growth(limit if behind else _called(own[0][1]), own[0][1].cause, seconds, " and ".join(told) + behind)
+        return Growth(limit, seconds, _computing(now, before, scale, seconds))
+    own = sorted(((more, part) for part, more in grown.items() if limit == (part.limit or part.cause)), reverse=True)
+    told = [f"{_called(part)} {_signed(more)}" for more, part in own if abs(more) >= TOLD * seconds]
+    if not own[0][1].limit:
+        return Growth(_called(own[0][1]), seconds, ", ".join(told))
+    return Growth(limit, seconds, f"{', '.join(told)}, limited by {limit}")
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '-'}{show_seconds(abs(seconds))}"
 
 
 def _computing(now: Spent, before: Spent, scale: float, seconds: float) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NextRung:
-    """What it would cost to go on from the first rung that fits. `freed_bytes` by tier, below 0 where it takes more;
-    `limited_by` and `because`: what grows, where it is slower."""
+    """What it would cost to go on from the first rung that fits: `throughput_change` of all GPUs together and of each.
+
+    `freed_bytes` by tier, below 0 where it takes more; `limited_by` and `because`: what grows, where a GPU is slower.
+    """
 
     rung: str
     checkpointing: str
     fits: bool
     throughput_change: float
+    per_gpu_change: float
     freed_bytes: Mapping[str, float]
     limited_by: str
     because: str
