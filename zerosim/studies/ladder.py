@@ -51,8 +51,7 @@ def climb(scenario: Scenario, others: Sequence[Scenario] = (), both: bool = True
     if not played:
         wrong = (row for row in rows if isinstance(row, Missing))
         raise InputError(Problem(scenario.source, row.name, row.why, "a rung that can be built") for row in wrong)
-    below = {row.name: row.below for row in rows if isinstance(row, Missing)}
-    rungs = _related(_compared(played, below))
+    rungs = _related(_compared(played, {row.name: row.below for row in rows if isinstance(row, Missing)}))
     return [_unbuilt(row) if isinstance(row, Missing) else rungs.pop(0) for row in rows]
 
 
@@ -70,14 +69,11 @@ def _rows(rung: Plan | Missing, both: bool) -> Iterator[_Played | Missing]:
 def _attempt(plan: Plan, kind: Checkpointing) -> _Played | Missing:
     """The rung with this checkpointing, played."""
     given = plan.scenario.training.activation_checkpointing
-    scenario = plan.scenario
-    called = plan.name if kind == given else f"{plan.name}, checkpointing {kind}"
     try:
-        if kind != given:
-            scenario = scenario.replace(training={"activation_checkpointing": kind})
-        return _played(plan._replace(scenario=scenario), kind == given)
+        asked = plan.scenario if kind == given else plan.scenario.replace(training={"activation_checkpointing": kind})
+        return _played(plan._replace(scenario=asked), kind == given)
     except InputError as error:
-        return Missing(called, strategy_name(plan.scenario.strategy), why(error), plan.below)
+        return Missing(plan.name, strategy_name(plan.scenario.strategy), why(error), plan.below, kind)
 
 
 def _played(plan: Plan, as_given: bool) -> _Played:
@@ -133,10 +129,10 @@ def _compared(played: Sequence[_Played], missing: Mapping[str, str]) -> list[_Pl
     known = {(row.rung.rung, row.spent.checkpointing): row for row in played}
     found = []
     for row in played:
-        below = row.below
-        while below in missing:
+        below, kind = row.below, row.spent.checkpointing
+        while below in missing and (below, kind) not in known:
             below = missing[below]
-        other = known.get((below, row.spent.checkpointing))
+        other = known.get((below, kind))
         found.append(row if other is None else row._replace(rung=_beside(row, other)))
     return found
 
@@ -204,4 +200,4 @@ def _next(row: _Played, chosen: _Played) -> NextRung:
 
 
 def _unbuilt(missing: Missing) -> Unbuilt:
-    return Unbuilt(missing.name, missing.strategy, reason=f"cannot be built: {missing.why}")
+    return Unbuilt(missing.name, missing.strategy, missing.checkpointing, reason=f"cannot be built: {missing.why}")

@@ -60,17 +60,19 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Unbuilt:
-    """A rung that the scenario or its machine cannot have; its numbers are null."""
+    """A rung that the scenario or its machine cannot have, with this checkpointing or (None) with any; its numbers are
+    null."""
 
     rung: str
     strategy: str
+    checkpointing: str | None
     reason: str
 
     def as_json(self) -> dict[str, Any]:
         numbers = ("model_states_bytes", "peak_bytes", "step_seconds", "tokens_per_second", "relative_throughput")
-        unknown = dict.fromkeys((*numbers, "checkpointing", "against", "change"))
+        unknown = dict.fromkeys((*numbers, "against", "change"))
         nothing = {"as_given": False, "drop": False, "limited_by": "", "because": "", "chosen": False}
         return {
-            "rung": self.rung, "strategy": self.strategy, "fits": False, "reason": self.reason, **unknown, **nothing,
-            "peak_bytes_by_tier": {}, "next_costs": [], "built": False,
+            "rung": self.rung, "strategy": self.strategy, "fits": False, "reason": self.reason,
+            "checkpointing": self.checkpointing, **unknown, **nothing, "peak_bytes_by_tier": {}, "next_costs": [], "built": False,
         }  # fmt: skip

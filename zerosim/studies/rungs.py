@@ -16,6 +16,7 @@ from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, Pipeline, Stage, Strategy
 from zerosim.spec.tiers import lacking_tier
+from zerosim.spec.training import Checkpointing
 from zerosim.studies.offloads import Device, placed
 from zerosim.studies.rung_names import (
     DDP,
@@ -47,12 +48,13 @@ class Plan(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A rung that cannot be built, and why."""
+    """A rung that cannot be built, and why; `checkpointing`: with which, None with none of them."""
 
     name: str
     strategy: str
     why: str
     below: str = ""
+    checkpointing: Checkpointing | None = None
 
 
 def plans(scenario: Scenario, others: Sequence[Scenario] = ()) -> list[Plan | Missing]:
