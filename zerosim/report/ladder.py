@@ -56,7 +56,7 @@ OFFLOADS = {
 TIERS = {"gpu": "a GPU", "dram": "host memory a node", "nvme": "NVMe a node"}
 LEAST = 12  # columns that a name, or a sentence, keeps
 NEGLIGIBLE = 5e6  # bytes that are not told; a choice
-SAME = 1e-6  # changes of throughput that differ by less are equal
+SAME = 5e-4  # changes of throughput that differ by less are told as one; a choice
 LEDGER_FIGURES = (
     Figure("gpu_bytes_per_gpu", "GB per GPU", gigabytes),
     Figure("dram_bytes_per_node", "GB of DRAM per node", gigabytes),
@@ -191,6 +191,7 @@ def _cost(other: Row) -> str:
     change, each = other["throughput_change"], other["per_gpu_change"]
     speed = f"{_signed(change)} tokens/s" + (f", {_signed(each)} a GPU" if abs(each - change) > SAME else "")
     speed += f" because of {other['because']}" if other["because"] else ""
+    speed = "as many tokens/s" if max(abs(change), abs(each)) < SAME else speed
     sizes = {TIERS.get(tier, tier): size for tier, size in other["freed_bytes"].items() if abs(size) >= NEGLIGIBLE}
     freed = " and ".join(f"{show_size(size)} of {tier}" for tier, size in sizes.items() if size > 0)
     taken = " and ".join(f"{show_size(-size)} of {tier}" for tier, size in sizes.items() if size < 0)
@@ -212,7 +213,8 @@ def render_ledger(rows: Sequence[Row]) -> str:
 def _rung(row: Row, measured: Row, figures: Sequence[Figure], both: bool) -> Iterator[list[str]]:
     """The line of a rung, and the two below it where something was measured of it as it was given."""
     kind, nothing = ([_checkpointing(row)], [""]) if both else ([], [])
-    yield [row["rung"], *kind, _fits(row["fits"]), *(_shown(row.get(figure.key), figure) for figure in figures)]
+    fits = _fits(row["fits"]) if row.get("built", True) else "-"
+    yield [row["rung"], *kind, fits, *(_shown(row.get(figure.key), figure) for figure in figures)]
     if not measured or not row.get("as_given", True):
         return
     known = (_shown(measured.get(figure.key), figure, "") for figure in figures)

@@ -74,5 +74,6 @@ class Unbuilt:
         nothing = {"as_given": False, "drop": False, "limited_by": "", "because": "", "chosen": False}
         return {
             "rung": self.rung, "strategy": self.strategy, "fits": False, "reason": self.reason,
-            "checkpointing": self.checkpointing, **unknown, **nothing, "peak_bytes_by_tier": {}, "next_costs": [], "built": False,
+            "checkpointing": self.checkpointing, **unknown, **nothing,
+            "peak_bytes_by_tier": {}, "next_costs": [], "built": False,
         }  # fmt: skip
