@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from zerosim import Simulation, load, simulate
-from zerosim.studies.ladder import Rung, ladder
+from zerosim.studies.ladder import ladder
 from zerosim.studies.ledger import model_states
 from zerosim.studies.reference import read_reference
+from zerosim.studies.rung_rows import Rung
 from zerosim.views import Summary
 
 ROOT = Path(__file__).parents[2]

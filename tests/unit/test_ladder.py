@@ -14,9 +14,10 @@ from zerosim.scenario import Scenario, from_mapping, load
 from zerosim.simulation import simulate
 from zerosim.spec.strategy import Ddp, DeepSpeed
 from zerosim.studies import rungs as study
-from zerosim.studies.ladder import Rung, ladder
+from zerosim.studies.ladder import ladder
 from zerosim.studies.reference import RUNGS
 from zerosim.studies.rung_names import zero_names
+from zerosim.studies.rung_rows import Rung
 from zerosim.studies.rungs import SHARDED, Plan, _zero, plans
 
 ROOT = Path(__file__).parents[2]
