@@ -46,7 +46,14 @@ OP: dict[str, Any] = {
 RUNG: dict[str, Any] = {
     "rung": str, "strategy": str, "fits": bool, "model_states_bytes": NUMBER, "peak_bytes": NUMBER,
     "step_seconds": NUMBER, "tokens_per_second": NUMBER, "relative_throughput": (*NUMBER, type(None)), "reason": str,
+    "checkpointing": str, "as_given": bool, "built": bool, "peak_bytes_by_tier": dict, "change": (*NUMBER, type(None)),
+    "drop": bool, "limited_by": str, "because": str, "chosen": bool, "next_costs": list,
 }  # fmt: skip
+NEXT = {
+    "rung": str, "checkpointing": str, "fits": bool, "throughput_change": NUMBER, "per_gpu_change": NUMBER,
+    "freed_bytes": dict, "limited_by": str, "because": str,
+}  # fmt: skip
+OFFLOADED = ("ZeRO-3 + offload", "ZeRO-3 + offload all", "ZeRO-3 + NVMe")
 VERDICT = {"recording": str, "match": bool, "first_difference": (dict, type(None))}
 RECORDED = RIGHT["recording.json"]
 LEDGER = {"stage": int, "offload": str, "gpu_bytes_per_gpu": NUMBER, "dram_bytes_per_node": NUMBER}
@@ -176,20 +183,17 @@ def test_ops(small: Path) -> None:
 def test_ladder(small: Path) -> None:
     rungs = ask("ladder", small, "--json").json
     holds(rungs, [RUNG])
-    assert [rung["rung"] for rung in rungs] == [
-        "one GPU",
-        "DDP",
-        "ZeRO-1",
-        "ZeRO-2",
-        "ZeRO-3",
-        "ZeRO-3 + offload",
-        "layer-wise",
-    ]
-    strategies = ["ddp", "ddp", "zero1", "zero2", "zero3", "zero3-offload", "pipeline-naive"]
-    assert [rung["strategy"] for rung in rungs] == strategies
+    names = ["one GPU", "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", *OFFLOADED, "layer-wise"]
+    assert [rung["rung"] for rung in rungs] == [name for name in names for _ in range(2)]
+    assert [rung["checkpointing"] for rung in rungs] == ["none", "full"] * len(names)
+    strategies = ["ddp", "ddp", "zero1", "zero2", "zero3", *["zero3-offload"] * 2, "zero3-nvme", "pipeline-naive"]
+    assert [rung["strategy"] for rung in rungs] == [name for name in strategies for _ in range(2)]
     assert rungs[0]["relative_throughput"] == 1.0  # everything fits, so the first rung is the base
     base = rungs[0]["tokens_per_second"]
     assert all(rung["relative_throughput"] == pytest.approx(rung["tokens_per_second"] / base) for rung in rungs)
+    given = ask("ladder", small, "--json", "--checkpointing", "given").json
+    assert [rung["step_seconds"] for rung in given] == [rung["step_seconds"] for rung in rungs[::2]]
+    holds([rung for rung in rungs if rung["next_costs"]], [{"next_costs": [NEXT]}])
 
 
 def test_conform(tmp_path: Path) -> None:

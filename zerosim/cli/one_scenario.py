@@ -1,4 +1,4 @@
-"""The verbs that ask about scenarios: run, compare, ladder, ops. Each plays or reads, and prints one answer.
+"""The verbs that ask about scenarios: run, compare, ops. Each plays or reads, and prints one answer.
 
 Files are written before an answer is printed, so that a path that cannot be written leaves standard output empty.
 Libraries are imported inside the verbs: `--help` loads none.
@@ -131,7 +131,7 @@ def compare(
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
     drawing = Drawing.asked(ranged, samples, seed)
-    asked = _all_scenarios(scenarios, changes)
+    asked = all_scenarios(scenarios, changes)
     _one_currency(asked)
     summaries = [simulate(each).summary() for each in asked]
     rows = [summary.as_json() for summary in summaries]
@@ -143,7 +143,7 @@ def compare(
         print_text(text.render_comparison(summaries, width()) + (render_orders(rows, width()) if drawing else ""))
 
 
-def _all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:
+def all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:
     """All are read before the first is played, and what is wrong in any of them is told at once."""
     asked: list[Scenario] = []
     problems: list[Problem] = []
@@ -167,83 +167,6 @@ def _one_currency(asked: list[Scenario]) -> None:
     ]
     if wrong:
         raise InputError(wrong)
-
-
-@click.command(cls=Verb)
-@click.argument("scenario")
-@changes_option
-@json_option
-@click.option("--reference", metavar="FILE", help="Measured values by rung (YAML), shown with the deviation from them.")
-@click.option(
-    "--with", "others", multiple=True, metavar="FILE", help="A scenario that stands for its rung. Repeatable."
-)
-@click.option("--tiers", is_flag=True, help="Instead: the same step with its states in HBM, DRAM, NVMe.")
-@click.option("--accumulation", metavar="N,...", help="The curve over gradient accumulation steps; implies --tiers.")
-@click.option("--micro-batch", metavar="N,...", help="The curve over micro-batch sizes; implies --tiers.")
-def ladder(
-    scenario: str,
-    changes: tuple[str, ...],
-    as_json: bool,
-    reference: str | None,
-    others: tuple[str, ...],
-    tiers: bool,
-    accumulation: str | None,
-    micro_batch: str | None,
-) -> None:
-    """Climb from one GPU over DDP to ZeRO-3 and offload: what fits."""
-    curve = {
-        "--accumulation": _counts("--accumulation", accumulation),
-        "--micro-batch": _counts("--micro-batch", micro_batch),
-    }
-    if tiers or any(curve.values()):
-        if others or reference is not None:
-            raise InputError([Problem("--tiers", "", "--with or --reference beside it", "one or the other")])
-        _ladder_of_tiers(_scenario(scenario, changes), as_json, *curve.values())
-    else:
-        _ladder_of_strategies(scenario, changes, as_json, reference, others)
-
-
-def _ladder_of_strategies(
-    scenario: str, changes: tuple[str, ...], as_json: bool, reference: str | None, others: tuple[str, ...]
-) -> None:
-    from zerosim.report.ladder import render_ladder
-    from zerosim.studies.ladder import ladder as climb
-    from zerosim.studies.reference import read_reference
-
-    measured = read_reference(reference) if reference is not None else {}
-    first, *given = _all_scenarios((scenario, *others), changes)
-    rows = [rung.as_json() for rung in climb(first, given)]
-    if as_json:
-        beside = [{"measured": measured[row["rung"]]} if row["rung"] in measured else {} for row in rows]
-        print_json([row | more for row, more in zip(rows, beside, strict=True)])
-    else:
-        print_text(render_ladder(rows, measured, width()))
-
-
-def _ladder_of_tiers(asked: Scenario, as_json: bool, accumulations: list[int], micro_batches: list[int]) -> None:
-    from zerosim.report.tiers import render_amortised, render_tiers
-    from zerosim.studies import tiers as study
-
-    rows = [rung.as_json() for rung in study.tiers(asked)]
-    curve = accumulations or micro_batches
-    points = [point.as_json() for point in study.amortised(asked, accumulations, micro_batches)] if curve else []
-    instead = study.instead(asked)
-    if as_json:
-        print_json({"tiers": rows, "amortised": points})
-        if instead:
-            click.echo(instead, err=True)
-    else:
-        below = f"\n{render_amortised(points, width())}" if points else ""
-        print_text(render_tiers(rows, width(), instead) + below)
-
-
-def _counts(option: str, text: str | None) -> list[int]:
-    """Numbers from 1, set apart by commas."""
-    parts = [] if text is None else [part.strip() for part in text.split(",")]
-    wrong = [part for part in parts if not part.isdecimal() or int(part) < 1]
-    if wrong:
-        raise InputError([Problem(option, "", f'"{part}"', "whole numbers from 1, such as 1,4,16") for part in wrong])
-    return [int(part) for part in parts]
 
 
 @click.command(cls=Verb)

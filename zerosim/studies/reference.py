@@ -13,9 +13,10 @@ from pydantic import Field
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.loading import Schema, Seconds, Size, read, validated
-from zerosim.studies.rung_names import HIERARCHICAL, ONE_GPU, fsdp_names, pipeline_names, zero_names
+from zerosim.studies.rung_names import DDP, HIERARCHICAL, LAYER_WISE, ONE_GPU, fsdp_names, pipeline_names, zero_names
 
-RUNGS = (ONE_GPU, "DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3 + offload", "layer-wise")
+_OFFLOADED = ("ZeRO-3 + offload", "ZeRO-3 + offload all", "ZeRO-3 + NVMe")
+RUNGS = (ONE_GPU, DDP, "ZeRO-1", "ZeRO-2", "ZeRO-3", *_OFFLOADED, LAYER_WISE)
 
 _Number = Annotated[float, Field(gt=0)]
 

@@ -6,14 +6,26 @@ Measured values of a reference file are matched by these names, so that they are
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import get_args
 
 from zerosim.spec.fully_sharded import Sharding
-from zerosim.spec.strategy import Ddp, Fsdp, HierarchicalZero1, Pipeline, Schedule, Strategy, Zero
+from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, HierarchicalZero1, Pipeline, Schedule, Strategy, Zero
 
-ONE_GPU, HIERARCHICAL = "one GPU", "hierarchical ZeRO-1"
+ONE_GPU, DDP, HIERARCHICAL, LAYER_WISE = "one GPU", "DDP", "hierarchical ZeRO-1", "layer-wise"
 MICS, ZEROPP = "MiCS", "ZeRO++"
-WITHOUT_MICS = f"without {MICS}"
+WITHOUT_MICS, WITHOUT_HPZ = f"without {MICS}", "without hpZ"
+PLACES = {  # of the optimizer and the parameters: what follows the name of the stage
+    ("none", "none"): "",
+    ("cpu", "none"): " + offload",
+    ("cpu", "cpu"): " + offload all",
+    ("nvme", "nvme"): " + NVMe",
+    ("nvme", "none"): " + NVMe optimizer",
+    ("nvme", "cpu"): " + NVMe optimizer, DRAM parameters",
+    ("none", "cpu"): " + DRAM parameters",
+    ("none", "nvme"): " + NVMe parameters",
+    ("cpu", "nvme"): " + offload, NVMe parameters",
+}
 
 
 def strategy_name(strategy: Strategy) -> str:
@@ -40,10 +52,41 @@ def zero_name(zero: Zero) -> str:
     return f"ZeRO-{zero.stage}{f' ({kind})' if kind else ''}"
 
 
+def placed_name(zero: Zero) -> str:
+    """`ZeRO-2 + offload`, `ZeRO-3 + NVMe`: with where its states are. Stages 1 and 2 have host memory for the optimizer
+    and nothing for parameters, as in DeepSpeed; stage 0 has neither."""
+    optimizer, parameters = zero.offload_optimizer.device, zero.offload_param.device
+    if zero.stage < 3:
+        optimizer, parameters = "cpu" if zero.optimizer_on_host else "none", "none"
+    return zero_name(zero) + PLACES[optimizer, parameters]
+
+
+def rung_name(strategy: Strategy) -> str:
+    """What the rung of a strategy is called; a pipeline's is `strategy_name`'s."""
+    match strategy:
+        case Ddp():
+            return DDP
+        case DeepSpeed():
+            return placed_name(strategy.zero)
+        case Fsdp():
+            return fsdp_name(strategy)
+        case HierarchicalZero1():
+            return HIERARCHICAL
+    return strategy_name(strategy)
+
+
 def zero_names() -> tuple[str, ...]:
-    """All that a ladder calls variants of stage 3, without and with offload."""
-    of_stage_3 = (f"ZeRO-3 ({MICS})", f"ZeRO-3 ({ZEROPP})")
-    return (*of_stage_3, f"ZeRO-3 ({ZEROPP}) + offload", f"ZeRO-3 + offload ({WITHOUT_MICS})")
+    """All that a ladder calls rungs of ZeRO."""
+    below = [f"ZeRO-{stage}{place}" for stage in (1, 2) for place in ("", PLACES["cpu", "none"])]
+    kinds = ("ZeRO-3", f"ZeRO-3 ({MICS})", f"ZeRO-3 ({ZEROPP})")
+    of_stage_3 = [kind + place for kind, place in product(kinds, PLACES.values()) if MICS not in kind or not place]
+    without = [
+        f"{kind}{place} ({word})"
+        for kind, word in (("ZeRO-3", WITHOUT_MICS), ("ZeRO-3", WITHOUT_HPZ), (f"ZeRO-3 ({ZEROPP})", WITHOUT_HPZ))
+        for place in PLACES.values()
+        if place
+    ]
+    return ("ZeRO-0", *below, *of_stage_3, *without)
 
 
 def _kind(zero: Zero) -> str:
@@ -62,7 +105,7 @@ def left_out(asked: Zero, played: Zero) -> str:
         return ""
     if asked.mics_shard_size > 0 >= played.mics_shard_size:
         return WITHOUT_MICS
-    return "without hpZ" if asked.zero_hpz_partition_size > 1 >= played.zero_hpz_partition_size else ""
+    return WITHOUT_HPZ if asked.zero_hpz_partition_size > 1 >= played.zero_hpz_partition_size else ""
 
 
 def fsdp_name(strategy: Fsdp) -> str:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from zerosim.scenario import Scenario
 from zerosim.simulation import Simulation, simulate
-from zerosim.spec.strategy import ENOUGH, DeepSpeed, Zero
+from zerosim.spec.strategy import DeepSpeed
 from zerosim.step import Transfer
+from zerosim.studies.offloads import Device, placed
 from zerosim.studies.reason import reason
 from zerosim.studies.rung_names import left_out, strategy_name
 
-Device = Literal["none", "cpu", "nvme"]
 PLACES = {"none": "HBM", "cpu": "DRAM", "nvme": "NVMe"}
 LADDER: tuple[tuple[Device, Device], ...] = (  # where the optimizer is, and the parameters
     ("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme"),
@@ -94,7 +94,7 @@ class _Placed(NamedTuple):
 
 def tiers(scenario: Scenario) -> list[TierRung]:
     """All placements that the scenario's stage and machine have, HBM first."""
-    rungs = [_rung(placed) for placed in _placements(scenario)]
+    rungs = [_rung(place) for place in _placements(scenario)]
     base = next((rung for rung in rungs if rung.fits), rungs[0]).tokens_per_second
     return [replace(rung, relative_throughput=rung.tokens_per_second / base) for rung in rungs]
 
@@ -113,16 +113,16 @@ def amortised(
 
 
 def _points(scenario: Scenario) -> list[Amortised]:
-    points = [_point(placed) for placed in _placements(scenario)]
+    points = [_point(place) for place in _placements(scenario)]
     base = next((point for point in points if point.fits), points[0]).tokens_per_second
     return [replace(point, relative_throughput=point.tokens_per_second / base) for point in points]
 
 
-def _point(placed: _Placed) -> Amortised:
-    summary, training = simulate(placed.scenario).summary(), placed.scenario.training
+def _point(place: _Placed) -> Amortised:
+    summary, training = simulate(place.scenario).summary(), place.scenario.training
     return Amortised(
-        optimizer=placed.optimizer,
-        parameters=placed.parameters,
+        optimizer=place.optimizer,
+        parameters=place.parameters,
         micro_batch_size=training.micro_batch_size,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
         fits=summary.fits,
@@ -143,9 +143,9 @@ def _placements(scenario: Scenario) -> Iterator[_Placed]:
             continue
         if config.zero.stage < 3 and (parameters != "none" or optimizer == "nvme"):
             continue
-        zero = _placed(config.zero, optimizer, parameters, scenario)
-        placed = scenario.replace(strategy=replace(config, zero=zero))
-        yield _Placed(PLACES[optimizer], PLACES[parameters], placed, left_out(config.zero, zero))
+        zero = placed(config.zero, optimizer, parameters, scenario)
+        elsewhere = scenario.replace(strategy=replace(config, zero=zero))
+        yield _Placed(PLACES[optimizer], PLACES[parameters], elsewhere, left_out(config.zero, zero))
 
 
 def _config(scenario: Scenario) -> DeepSpeed:
@@ -157,31 +157,17 @@ def _config(scenario: Scenario) -> DeepSpeed:
     return replace(given, zero=replace(given.zero, stage=3, overlap_comm=overlap))
 
 
-def _placed(zero: Zero, optimizer: Device, parameters: Device, scenario: Scenario) -> Zero:
-    """The scenario's own sections elsewhere; parameters on NVMe are all there, with buffers that hold the largest."""
-    states, weights = replace(zero.offload_optimizer, device=optimizer), replace(zero.offload_param, device=parameters)
-    if parameters == "nvme" and zero.offload_param.device != "nvme":
-        room = max(weights.buffer_size, _largest(scenario))
-        weights = replace(weights, max_in_cpu=0, buffer_size=room, buffer_count=ENOUGH)
-    return replace(zero, offload_optimizer=states, offload_param=weights).offloadable
-
-
-def _largest(scenario: Scenario) -> int:
-    """Elements of the largest partition of a parameter."""
-    return -(-max(parameter.numel for parameter in scenario.model.parameters) // scenario.world_size)
-
-
 # --- one rung --------------------------------------------------------------------------------------------------------
 
 
-def _rung(placed: _Placed) -> TierRung:
-    played = simulate(placed.scenario)
+def _rung(place: _Placed) -> TierRung:
+    played = simulate(place.scenario)
     summary = played.summary()
     memory = {name: tier.peak_bytes for name, tier in summary.memory.items()}
     busiest = next(iter(summary.resources.values()), None)
     return TierRung(
-        optimizer=placed.optimizer,
-        parameters=placed.parameters,
+        optimizer=place.optimizer,
+        parameters=place.parameters,
         fits=summary.fits,
         gpu_bytes=memory["gpu"],
         dram_bytes=memory.get("dram", 0.0),
@@ -191,7 +177,7 @@ def _rung(placed: _Placed) -> TierRung:
         tokens_per_second=summary.tokens_per_second,
         relative_throughput=1.0,
         busiest_resource=busiest.label if busiest else "",
-        reason="; ".join(filter(None, (placed.left_out, reason(summary)))),
+        reason="; ".join(filter(None, (place.left_out, reason(summary)))),
     )
 
 

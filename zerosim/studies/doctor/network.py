@@ -18,7 +18,7 @@ from zerosim.studies.doctor.case import GATHERS, REDUCTIONS, Case
 from zerosim.studies.doctor.settings import LOSSY, batch, deepspeed_instead, fsdp, larger_batches, zero
 from zerosim.studies.doctor.trouble import Candidate, Price, Trouble, weight
 from zerosim.studies.reason import waiting
-from zerosim.studies.requirement import FREE, Requirement, least_rate
+from zerosim.studies.requirement import Requirement, least_rate
 from zerosim.units import show_rate, show_seconds, show_share
 
 TIMES = 1.5  # the step over its compute, from which on the network does not carry it; a choice
@@ -128,7 +128,7 @@ def _required(case: Case) -> Requirement | None:
     """The least rate of a port at which the step is nearly as fast as with a free one; None where nodes have none."""
     try:
         free = least_rate(case.scenario, PORT, float("inf"), case.seconds)
-        best = min(seconds for _, seconds in (*free.curve, (FREE, case.seconds)))
+        best = min(case.seconds, *(seconds for _, seconds in free.curve))
         found = least_rate(case.scenario, PORT, SLOWDOWN, best)
     except ZerosimError:
         return None
