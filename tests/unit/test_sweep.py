@@ -259,17 +259,19 @@ def test_each_question_is_answered_once(processes: int) -> None:
 
 def test_a_process_that_is_ended_from_outside_loses_one_question() -> None:
     found = dict(answers(partial(perish, 5), list(range(12)), 2))
-    assert found.pop(5) == Lost(-signal.SIGKILL)
+    assert found.pop(5) == Lost(f"its process was ended from outside (exit code {-signal.SIGKILL})")
     assert found == {number: number for number in range(12) if number != 5}
 
 
 def test_a_lost_answer_is_a_row_and_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "zerosim.studies.sweep.answers",
-        lambda ask, asked, _: [(n, ask(each) if n else Lost(-9)) for n, each in enumerate(asked)],
+        lambda ask, asked, processes: [
+            (n, ask(each) if n else Lost("its process was ended")) for n, each in enumerate(asked)
+        ],
     )
     rows = sweep(asked(tmp_path, GRID), journal=tmp_path / "rows.journal").rows
-    assert [row["error"] for row in rows] == ["its process was ended from outside (exit code -9)", *[None] * 5]
+    assert [row["error"] for row in rows] == ["its process was ended", *[None] * 5]
     monkeypatch.undo()
     heard: list[int] = []
     journal = tmp_path / "rows.journal"

@@ -38,7 +38,12 @@ JOURNAL = ".journal.jsonl"  # beside the result
 @click.option(
     "--processes", type=click.IntRange(1, 1024), metavar="COUNT", help="As many as there are cores by default."
 )
-def sweep(file: str, changes: tuple[str, ...], as_json: bool, out: str | None, processes: int | None) -> None:
+@click.option(
+    "--dask", metavar="ADDRESS", help="Play on the workers of this Dask scheduler instead, e.g. tcp://10.0.0.1:8786."
+)
+def sweep(
+    file: str, changes: tuple[str, ...], as_json: bool, out: str | None, processes: int | None, dask: str | None
+) -> None:
     """Play a scenario with many changes; one row each.
 
     SWEEP is a YAML file with a scenario and the axes along which it varies, each a path as for --set and its values.
@@ -47,10 +52,15 @@ def sweep(file: str, changes: tuple[str, ...], as_json: bool, out: str | None, p
     from zerosim.report.rows import check_format, write_rows
     from zerosim.report.sweep import render_sweep
     from zerosim.spec.sweep_file import read_sweep
+    from zerosim.studies.cluster import Cluster
     from zerosim.studies.processes import cores
     from zerosim.studies.sweep import sweep as play_all
     from zerosim.studies.sweep_tables import legend, sheets
 
+    if dask is not None and processes is not None:
+        raise InputError(
+            [Problem("--processes", found="--dask, too", expected="one of them: Dask has its own workers")]
+        )
     asked = read_sweep(file, changes)
     journal = None
     if out is not None:
@@ -62,7 +72,9 @@ def sweep(file: str, changes: tuple[str, ...], as_json: bool, out: str | None, p
             write_rows(Path(out), swept.rows)
 
     with progress("sweep") as told:
-        swept = play_all(asked, processes or cores(), journal, package_version(), told, keep)
+        swept = play_all(
+            asked, processes or cores(), journal, package_version(), told, keep, Cluster(dask) if dask else None
+        )
     if out is not None:
         click.echo(f"{len(swept.rows)} rows written to {out}", err=True)
     if as_json:

@@ -25,9 +25,9 @@ MANY = 8  # questions left: while there are more, a process has the next one at 
 
 
 class Lost(NamedTuple):
-    """No answer: the process ended with this exit code (negative: the signal)."""
+    """No answer, and why: it may be had next time."""
 
-    exit_code: int | None
+    why: str
 
 
 def cores() -> int:
@@ -135,7 +135,7 @@ def _heard(other: _Other[Q]) -> tuple[int, Any]:
     except (EOFError, OSError):
         other.lost = True
         number, _ = other.asked.popleft()
-        return number, Lost(other.end())
+        return number, Lost(f"its process was ended from outside (exit code {other.end()})")  # negative: the signal
     other.asked.popleft()
     other.fill()
     if not other.asked:

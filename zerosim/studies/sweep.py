@@ -7,14 +7,16 @@ The least rate of a resource, where the sweep asks for it, is one more question 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.spec.document import shown
 from zerosim.spec.sweep import Point, Sweep
+from zerosim.studies.cluster import Cluster
 from zerosim.studies.journal import Answer, Journal, kept
 from zerosim.studies.processes import Lost, answers
 from zerosim.studies.sweep_questions import ERROR, Answering, Question, digest
@@ -49,12 +51,15 @@ def sweep(
     version: str = "",
     told: Told = lambda done, of: None,
     keep: Callable[[Swept], None] = lambda swept: None,
+    cluster: Cluster | None = None,
 ) -> Swept:
     """All rows. `told` hears how many questions are answered, of how many; `version` is whose answers are good. `keep`
-    has the rows before the journal is removed: what cannot be written is not lost."""
+    has the rows before the journal is removed: what cannot be written is not lost. With a `cluster` its workers answer,
+    and no processes are started here."""
     _check(asked)
     with kept(journal) as known:
-        asking = _Asking(asked, known, digest(asked, version), processes, told, {})
+        engine = cluster.answers if cluster else partial(answers, processes=processes)
+        asking = _Asking(asked, known, digest(asked, version), engine, told, {})
         points, searched = tuple(asked.points()), tuple(asked.searched())
         first = [question for point in points for question in (_row(point), *_baselines(point, asked))]
         first += [question for point in searched for question in _baselines(point, asked)]
@@ -87,7 +92,7 @@ class _Asking(NamedTuple):
     sweep: Sweep
     journal: Journal
     digest: str
-    processes: int
+    engine: Callable[[Answering, Sequence[Question]], Iterator[tuple[int, Answer | Lost]]]
     told: Told
     lost: dict[str, Answer]
 
@@ -101,9 +106,9 @@ class _Asking(NamedTuple):
         keys, done = list(new), before + len(every) - len(new)
         self.told(done, of)
         ask = Answering(self.sweep.document, self.sweep.base)
-        for number, said in answers(ask, list(new.values()), self.processes):
+        for number, said in self.engine(ask, list(new.values())) if new else ():
             if isinstance(said, Lost):
-                self.lost[keys[number]] = {ERROR: f"its process was ended from outside (exit code {said.exit_code})"}
+                self.lost[keys[number]] = {ERROR: said.why}
             else:
                 self.journal.add(keys[number], said)
             done += 1

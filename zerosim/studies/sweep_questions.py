@@ -61,6 +61,10 @@ class Answering:
         self.base = base
         self._programs: tuple[Any, tuple[Step, ...]] = (None, ())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it keeps stays where it is."""
+        return Answering, (self.document, self.base)
+
     def __call__(self, question: Question) -> Answer:
         """Plain data, whatever happens: a row that is wrong is no reason to lose the others."""
         try:
@@ -82,9 +86,10 @@ class Answering:
 
     def _played(self, scenario: Scenario) -> Simulation:
         of = (scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)
-        if of != self._programs[0]:
-            self._programs = (of, programs(scenario))
-        return simulate(scenario, self._programs[1])
+        known = self._programs  # which another thread may replace
+        if of != known[0]:
+            self._programs = known = (of, programs(scenario))
+        return simulate(scenario, known[1])
 
 
 def defect(error: Exception) -> str:

@@ -227,7 +227,7 @@ def _answers(questions: Sequence[Question], processes: int, told: Told = lambda 
     told(0, len(questions))
     for done, (number, said) in enumerate(answers(answer, questions, processes), 1):
         if isinstance(said, Lost):
-            said = Unplayed(f"its process was ended from outside (exit code {said.exit_code})")
+            said = Unplayed(said.why)
         found[number] = said
         told(done, len(questions))
     return found
