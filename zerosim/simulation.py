@@ -37,7 +37,7 @@ class Simulation(Timeline):
 
     def summary(self) -> Summary:
         """Every number that a report shows."""
-        with _no_collection():
+        with no_collection():
             return summarize(self, facts(self.scenario, self.notes, self.findings, self.calibration))
 
 
@@ -47,7 +47,7 @@ def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: 
     `steps` are its programs, where they are at hand: they do not depend on what links and devices do in a second.
     `change`: played on the machine so changed, to which what was measured on the scenario's is carried over.
     """
-    with _no_collection():
+    with no_collection():
         steps = programs(scenario) if steps is None else steps
         priced = price(steps, scenario.topology, scenario.launch, scenario.calibration, scenario.machine, change)
         played = play(steps, priced.classes, priced.demands, priced.supply)
@@ -75,7 +75,7 @@ def resupplied(played: Simulation, supply: Supply) -> Simulation:
 def programs(scenario: Scenario) -> tuple[Step, ...]:
     """The step's programs, not played; what a framework refuses only when it runs is wrong in the scenario."""
     try:
-        with _no_collection():
+        with no_collection():
             return build(
                 scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node
             )
@@ -199,7 +199,7 @@ def _pipeline(scenario: Scenario, strategy: Pipeline) -> choices.Pipeline:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """A step is tens of thousands of tuples without cycles: looking for garbage among them only costs time."""
     enabled = gc.isenabled()
     gc.disable()

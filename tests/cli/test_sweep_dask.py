@@ -92,7 +92,7 @@ def test_workers_find_what_one_process_finds(tmp_path: Path, two: Dask) -> None:
 
 def test_a_file_has_the_same_bytes(tmp_path: Path, two: Dask) -> None:
     file, here, there = written(tmp_path, MANY), tmp_path / "here.csv", tmp_path / "there.csv"
-    ask("sweep", file, "--out", here, "--processes", 1)
+    ask("sweep", file, "--out", here, "--processes", "1")
     answer = ask("sweep", file, "--out", there, "--dask", two.address)
     assert (answer.code, answer.err) == (0, f"20 rows written to {there}\n")
     assert there.read_bytes() == here.read_bytes()
@@ -197,5 +197,5 @@ def test_dask_that_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_dask_and_processes_are_one_too_many(tmp_path: Path) -> None:
-    (line,) = ask("sweep", written(tmp_path, MANY), "--dask", "tcp://127.0.0.1:1", "--processes", 2).refused()
+    (line,) = ask("sweep", written(tmp_path, MANY), "--dask", "tcp://127.0.0.1:1", "--processes", "2").refused()
     assert line == "--processes: found --dask, too; expected one of them: Dask has its own workers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import signal
 from functools import partial
 from io import FileIO
@@ -22,6 +23,7 @@ from zerosim.spec.sweep_file import read_sweep
 from zerosim.studies.journal import Journal, kept
 from zerosim.studies.processes import Lost, answers
 from zerosim.studies.sweep import Swept, sweep
+from zerosim.studies.sweep_questions import Answering, Question
 from zerosim.studies.sweep_tables import legend, sheets
 
 WRONG = "points: [{stage: 3, nodes: 900000000}]\n"  # beside the grid
@@ -288,6 +290,40 @@ TWO = "axes:\n  stage: {cases: {two: {gpus: 2}, four: {gpus: 4}}}\n  nodes: [1, 
 def row(stage: str, nodes: int, model: str, **values: Any) -> dict[str, Any]:
     plain = {"error": None, "fits": True, "against_seconds": 2.0, "slowdown": 1.5}
     return {"stage": stage, "nodes": nodes, "model": model, **plain, **values}
+
+
+def test_a_table_of_the_best_by_hand(tmp_path: Path) -> None:
+    table = "table: {rows: stage, columns: nodes, value: mfu, best: most}\n"
+    found = asked(tmp_path, TWO, table)
+    rows = [
+        row("two", 1, "a", mfu=0.25),
+        row("two", 1, "b", mfu=0.5),
+        row("two", 2, "a", mfu=0.5),
+        row("two", 2, "b", mfu=0.5),  # no better
+        row("four", 1, "a", mfu=0.9, fits=False),
+        row("four", 1, "b", mfu=0.125),  # but it fits
+        row("four", 2, "a", error="wrong"),
+        row("four", 2, "b", error="wrong"),
+    ]
+    best, where = sheets(found, Swept(tuple(rows)))
+    assert (best.heading, best.columns) == ("mfu: the most over model", ["1", "2"])
+    assert best.lines == [("two", ["50 %", "50 %"]), ("four", ["12.5 %", "!"])]
+    assert (where.heading, where.lines) == ("model: where that is", [("two", ["b", "a"]), ("four", ["b", "!"])])
+
+
+def test_the_best_is_the_least_or_the_most(tmp_path: Path) -> None:
+    table = "table: {rows: stage, columns: nodes, best: lowest}\n"
+    with pytest.raises(InputError, match=r"table.best: found .*lowest.*; expected .*least.*most"):
+        asked(tmp_path, GRID, table)
+
+
+def test_what_is_kept_of_the_last_answer_is_not_sent(tmp_path: Path) -> None:
+    found = asked(tmp_path, GRID)
+    ask = Answering(found.document, found.base)
+    before = pickle.dumps(ask)
+    said = ask(Question.of("row", ()))
+    assert len(pickle.dumps(ask)) == len(before)
+    assert pickle.loads(before)(Question.of("row", ())) == said
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import PurePath
 from types import MappingProxyType
@@ -49,6 +49,7 @@ def read_model(document: Document) -> Model:
     return replace(model, name=_name(document))
 
 
+@lru_cache(4)  # a sweep asks for one again and again
 def catalogue_model(name: str) -> Model:
     """A model by its name in the catalogue."""
     entries = _catalogue()

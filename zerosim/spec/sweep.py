@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from zerosim.spec.changes import Change
 from zerosim.spec.document import Document
@@ -60,12 +60,16 @@ class Against(NamedTuple):
     changes: Changes
 
 
+Best = Literal["least", "most"]
+
+
 class Grid(NamedTuple):
-    """How rows are shown: two axes, and a table for each combination of the others."""
+    """How rows are shown: two axes, and a table for each combination of the others, or the `best` of these."""
 
     rows: str
     columns: str
     value: str
+    best: Best | None = None
 
 
 class Wanted(NamedTuple):

@@ -26,7 +26,7 @@ from zerosim.spec.changes import Change, attributed, changed, parse_change
 from zerosim.spec.document import Document, by_place, shown
 from zerosim.spec.loading import Schema, Share, read, validated
 from zerosim.spec.scenario_file import ScenarioSchema
-from zerosim.spec.sweep import Against, Axis, Changes, Choice, Grid, Label, Point, Sweep, Wanted, undoes, undone
+from zerosim.spec.sweep import Against, Axis, Best, Changes, Choice, Grid, Label, Point, Sweep, Wanted, undoes, undone
 from zerosim.units import show_share
 
 MOST_POINTS = 100_000
@@ -54,6 +54,7 @@ class TableSchema(Schema):
     rows: str
     columns: str
     value: str = "step_seconds"
+    best: Best | None = None  # of the other axes, in place of a table for each combination of them
 
 
 class RequireSchema(Schema):
@@ -202,7 +203,7 @@ class _Reading:
                 self._wrong(("table", key), shown(name), expected, nearest(name, names))
         if said.rows == said.columns:
             self._wrong(("table", "columns"), shown(said.columns), "another axis than that of the rows")
-        return Grid(said.rows, said.columns, said.value)
+        return Grid(said.rows, said.columns, said.value, said.best)
 
     def wanted(self, said: RequireSchema) -> Wanted:
         self._known(

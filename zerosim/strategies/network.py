@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeVar
 
 from zerosim.spec.model import Function, Model, Module
@@ -19,6 +20,7 @@ from zerosim.strategies.kernels import work_of
 from zerosim.strategies.work import Shape, Work, shape_of
 
 T = TypeVar("T")
+KEPT = 8  # networks, and their FLOP: many scenarios that differ in other things are asked about in a row
 
 
 @dataclass(slots=True, eq=False)
@@ -184,6 +186,7 @@ def _arrivals(part: Module, parameters: tuple[int, ...], own_linear: bool) -> tu
     return parameters[::-1] if by_addmm else parameters
 
 
+@lru_cache(KEPT)
 def compile_network(
     model: Model,
     training: Training,
@@ -191,8 +194,9 @@ def compile_network(
     autocast: bool = False,
     leaves: frozenset[str] = frozenset(),
 ) -> Network:
-    """The model at this batch and precision. Equal modules share one Work. `leaves`: names of z3 leaf modules.
+    """The model at this batch and precision, which nobody changes. Equal modules share one Work.
 
+    `leaves`: names of z3 leaf modules.
     `own_linear`: nn.Linear is DeepSpeed's (stage 3, `memory_efficient_linear`; runtime/zero/linear.py).
     `autocast`: fp32 weights, matrix products in the training's precision.
     """
@@ -243,6 +247,7 @@ def _once(model: Model, index: Mapping[str, int]) -> dict[int, int]:
     return {index[name]: place for place, name in enumerate(model.gradients) if uses[name] == 1}
 
 
+@lru_cache(KEPT)
 def model_flops(model: Model, training: Training) -> float:
     """Model FLOP of one micro-batch: three times the forward (backward twice), no recomputation.
 

@@ -6,6 +6,7 @@ Whatever goes wrong with one question is its answer.
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from zerosim.errors import ZerosimError
 from zerosim.scenario import Scenario, from_document
-from zerosim.simulation import Simulation, programs, simulate
+from zerosim.simulation import Simulation, no_collection, programs, simulate
 from zerosim.spec.changes import Change
 from zerosim.spec.document import Document
 from zerosim.spec.files import is_file
@@ -67,12 +68,15 @@ class Answering:
 
     def __call__(self, question: Question) -> Answer:
         """Plain data, whatever happens: a row that is wrong is no reason to lose the others."""
-        try:
-            return self._answer(question)
-        except ZerosimError as error:
-            return {ERROR: str(error)}
-        except Exception as error:
-            return {ERROR: defect(error)}
+        with no_collection():
+            try:
+                return self._answer(question)
+            except ZerosimError as error:
+                return {ERROR: str(error)}
+            except Exception as error:
+                return {ERROR: defect(error)}
+            finally:
+                gc.collect(0)  # what a question leaves is the youngest: a fraction of looking through all that is kept
 
     def _answer(self, question: Question) -> Answer:
         scenario = from_document(self.document, self.base, question.changes)

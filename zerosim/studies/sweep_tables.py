@@ -1,8 +1,9 @@
 """The rows of a sweep as tables: two axes a table, one table for each combination of the others.
 
-Where points are compared with a step, its seconds stand in the first column of numbers; where a least rate was searched
-along the axis of the columns, it stands in the last one, and why no rate is enough below the table. Points that are
-listed are on no axis, and so have a table of their own.
+Or one table of the best over the others, and for each of these one that tells which choice that was. Where points are
+compared with a step, its seconds stand in the first column of numbers; where a least rate was searched along the axis
+of the columns, it stands in the last one, and why no rate is enough below the table. Points that are listed are on no
+axis, and so have a table of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zerosim.errors import nearest
 from zerosim.report.rows import columns
 from zerosim.report.running import tokens_per
 from zerosim.report.sweep import TOO_LARGE, WRONG, Sheet, show_label, show_required, show_value
-from zerosim.spec.sweep import Axis, Grid, Label, Sweep, Wanted
+from zerosim.spec.sweep import Axis, Best, Grid, Label, Sweep, Wanted
 from zerosim.studies.requirement import SLOWEST
 from zerosim.studies.sweep import AGAINST, SLOWDOWN, Row, Swept
 from zerosim.studies.sweep_questions import ERROR
@@ -38,9 +39,13 @@ PLAIN = {  # columns of a list, and what they are called there
 def sheets(asked: Sweep, swept: Swept) -> list[Sheet]:
     """All tables: those that the sweep asks for, or its points one by one; searches that have no column there."""
     grid, wanted = asked.grid, asked.wanted
-    beside = grid is not None and wanted is not None and _along_columns(asked, grid)
+    beside = grid is not None and wanted is not None and not grid.best and _along_columns(asked, grid)
     crossed = prod(len(axis.choices) for axis in asked.axes) if grid else 0
-    found = list(_grids(asked, grid, swept.rows[:crossed], swept.required, beside)) if grid else []
+    found: list[Sheet] = []
+    if grid and grid.best and _others(asked, grid):
+        found += _bests(asked, grid, grid.best, swept.rows[:crossed])
+    elif grid:
+        found += _grids(asked, grid, swept.rows[:crossed], swept.required, beside)
     if swept.rows[crossed:]:
         found.append(_points(asked, swept.rows[crossed:]))
     return found + ([_searches(asked, wanted, swept.required)] if wanted and not beside else [])
@@ -79,7 +84,7 @@ def _grids(asked: Sweep, grid: Grid, rows: Sequence[Row], required: Sequence[Row
     searched = {_place(row, [name for name in names if name != grid.columns]): row for row in required}
     found = _Found({_place(row, names): row for row in rows}, searched if beside else {})
     axes = {axis.name: axis for axis in asked.axes}
-    others = [axis for axis in asked.axes if axis.name not in (grid.rows, grid.columns)]
+    others = _others(asked, grid)
     unknown = [*_unknown(grid.value, rows), *_paid(grid.value, rows)]
     for labels in product(*([choice.label for choice in axis.choices] for axis in others)):
         fixed = dict(zip((axis.name for axis in others), labels, strict=True))
@@ -93,6 +98,50 @@ def _grids(asked: Sweep, grid: Grid, rows: Sequence[Row], required: Sequence[Row
             notes=unknown
             + [note for at in places for note in _note(found.required.get(_key(at)), show_label(at[grid.rows]))],
         )
+
+
+def _others(asked: Sweep, grid: Grid) -> list[Axis]:
+    """The axes that are not those of the table."""
+    return [axis for axis in asked.axes if axis.name not in (grid.rows, grid.columns)]
+
+
+def _bests(asked: Sweep, grid: Grid, best: Best, rows: Sequence[Row]) -> Iterator[Sheet]:
+    """Of each pair of choices the best row over the other axes, and which choice of each of these it has."""
+    over = [axis.name for axis in _others(asked, grid)]
+    found: dict[tuple[Label, Label], Row] = {}
+    for row in rows:
+        place = row[grid.rows], row[grid.columns]
+        found[place] = _better(found[place], row, grid.value, best) if place in found else row
+    heading, notes = (
+        f"{grid.value}: the {best} over {', '.join(over)}",
+        [*_unknown(grid.value, rows), *_paid(grid.value, rows)],
+    )
+    yield _square(asked, grid, heading, {place: _cell(row, grid.value) for place, row in found.items()}, notes)
+    for name in over:
+        chosen = {place: WRONG if row[ERROR] else show_label(row[name]) for place, row in found.items()}
+        yield _square(asked, grid, f"{name}: where that is", chosen)
+
+
+def _better(row: Row, other: Row, value: str, best: Best) -> Row:
+    """The first of equal ones; any row is better than one that is wrong, and one that fits than one that does not."""
+
+    def rank(each: Row) -> tuple[bool, bool, float]:
+        number = each.get(value)
+        if not isinstance(number, int | float):
+            return True, True, 0.0
+        return False, not each["fits"], number if best == "least" else -number
+
+    return other if rank(other) < rank(row) else row
+
+
+def _square(
+    asked: Sweep, grid: Grid, heading: str, cells: Mapping[tuple[Label, Label], str], notes: Sequence[str] = ()
+) -> Sheet:
+    """A table of the grid's two axes."""
+    axes = {axis.name: [choice.label for choice in axis.choices] for axis in asked.axes}
+    columns = axes[grid.columns]
+    lines = [(show_label(at), [cells[at, column] for column in columns]) for at in axes[grid.rows]]
+    return Sheet(heading, grid.rows, [show_label(column) for column in columns], lines, notes)
 
 
 def _unknown(value: str, rows: Sequence[Row]) -> Iterator[str]:

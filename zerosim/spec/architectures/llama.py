@@ -8,6 +8,7 @@ feed-forward: down(act(gate(x)) * up(x)).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from zerosim.spec.architectures.config import FFN, HEADS, HIDDEN, KV_HEADS, Config
@@ -109,6 +110,7 @@ def _done(config: Config, shape: Shape, **switches: Any) -> Model:
     return build(replace(shape, **switches), notes)
 
 
+@lru_cache(4)  # a sweep asks for one again and again
 def build(shape: Shape, notes: tuple[str, ...] = ()) -> Model:
     """The tree: root, model, embed_tokens, rotary_emb, the blocks, norm, lm_head, loss."""
     root, inner = Scope(""), Scope("model")
