@@ -159,6 +159,19 @@ def test_an_interrupt_leaves_the_journal_and_the_workers(tmp_path: Path, two: Da
     assert swept == sweep(found)
 
 
+def test_ctrl_c_leaves_the_journal_and_no_traceback(tmp_path: Path, two: Dask) -> None:
+    out = tmp_path / "rows.csv"
+    journal = Path(f"{out}.journal.jsonl")
+    command = [sys.executable, "-m", "zerosim", "sweep", ROOT / "scenarios" / "bucket-sweep.yaml"]
+    with subprocess.Popen([*command, "--dask", two.address, "--out", out], cwd=ROOT, stderr=subprocess.PIPE) as process:
+        until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (130, b"Interrupted.\n")
+    assert 2 <= journal.read_bytes().count(b"\n") < 10_000
+    assert not out.exists()
+
+
 def test_a_scheduler_without_workers_is_told(tmp_path: Path) -> None:
     with dask(tmp_path, workers=0) as cluster:
         (line,) = ask("sweep", written(tmp_path, MANY), "--dask", cluster.address).refused()

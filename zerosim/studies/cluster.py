@@ -99,7 +99,7 @@ def answering() -> str:
 
 def _has(said: Any) -> str:
     """What a worker has, or what it lacks."""
-    return f"an error ({type(said).__name__}: {said})" if isinstance(said, BaseException) else str(said)
+    return f"an error ({said})" if isinstance(said, BaseException) else str(said)
 
 
 def _itself(ask: Callable[[Q], A]) -> Callable[[Q], A]:
