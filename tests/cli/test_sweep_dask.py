@@ -25,6 +25,7 @@ from zerosim.studies.sweep import sweep
 
 pytest.importorskip("distributed", reason="Dask is an extra")
 MANY = "axes:\n  nodes: [1, 2]\n  training.micro_batch_size: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n"
+PATIENCE = 180  # seconds: more than a busy machine needs
 Process = subprocess.Popen[bytes]
 
 
@@ -52,7 +53,7 @@ def started(*words: object, **settings: str) -> Iterator[Process]:
 
 def until(said: Callable[[], Any]) -> Any:
     """What is said as soon as it is something."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not (found := said()):
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -73,7 +74,7 @@ def dask(folder: Path, workers: int, **settings: str) -> Iterator[Dask]:
         others = [stack.enter_context(started("worker", address, *alone)) for _ in range(workers)]
         if workers:
             with Client(address, set_as_default=False) as client:
-                client.wait_for_workers(workers, timeout=60)
+                client.wait_for_workers(workers, timeout=PATIENCE)
         yield Dask(address, process, others)
 
 
@@ -162,13 +163,14 @@ def test_an_interrupt_leaves_the_journal_and_the_workers(tmp_path: Path, two: Da
 def test_ctrl_c_leaves_the_journal_and_no_traceback(tmp_path: Path, two: Dask) -> None:
     out = tmp_path / "rows.csv"
     journal = Path(f"{out}.journal.jsonl")
-    command = [sys.executable, "-m", "zerosim", "sweep", ROOT / "scenarios" / "bucket-sweep.yaml"]
+    sweep = ("sweep", ROOT / "scenarios" / "bucket-sweep.yaml", "--set", "axes.reduce.values=[5e8]")
+    command = [sys.executable, "-m", "zerosim", *sweep]
     with subprocess.Popen([*command, "--dask", two.address, "--out", out], cwd=ROOT, stderr=subprocess.PIPE) as process:
         until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2)
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=PATIENCE)[1]
     assert (process.returncode, said) == (130, b"Interrupted.\n")
-    assert 2 <= journal.read_bytes().count(b"\n") < 10_000
+    assert 2 <= journal.read_bytes().count(b"\n") < 1_000
     assert not out.exists()
 
 
