@@ -67,7 +67,7 @@ def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: 
 
 def resupplied(played: Simulation, supply: Supply) -> Simulation:
     """The same step where resources have other rates; prices, and so the algorithms of collectives, stay."""
-    with _no_collection():
+    with no_collection():
         again = play(played.steps, played.classes, played.demands, supply)
         return replace(played, spans=again.spans, events=again.events, supply=supply)
 

@@ -163,8 +163,8 @@ def test_an_interrupt_leaves_the_journal_and_the_workers(tmp_path: Path, two: Da
 def test_ctrl_c_leaves_the_journal_and_no_traceback(tmp_path: Path, two: Dask) -> None:
     out = tmp_path / "rows.csv"
     journal = Path(f"{out}.journal.jsonl")
-    sweep = ("sweep", ROOT / "scenarios" / "bucket-sweep.yaml", "--set", "axes.reduce.values=[5e8]")
-    command = [sys.executable, "-m", "zerosim", *sweep]
+    file = str(ROOT / "scenarios" / "bucket-sweep.yaml")
+    command = [sys.executable, "-m", "zerosim", "sweep", file, "--set", "axes.reduce.values=[5e8]"]
     with subprocess.Popen([*command, "--dask", two.address, "--out", out], cwd=ROOT, stderr=subprocess.PIPE) as process:
         until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2)
         process.send_signal(signal.SIGINT)

@@ -112,10 +112,8 @@ def _bests(asked: Sweep, grid: Grid, best: Best, rows: Sequence[Row]) -> Iterato
     for row in rows:
         place = row[grid.rows], row[grid.columns]
         found[place] = _better(found[place], row, grid.value, best) if place in found else row
-    heading, notes = (
-        f"{grid.value}: the {best} over {', '.join(over)}",
-        [*_unknown(grid.value, rows), *_paid(grid.value, rows)],
-    )
+    heading = f"{grid.value}: the {best} over {', '.join(over)}"
+    notes = [*_unknown(grid.value, rows), *_paid(grid.value, rows)]
     yield _square(asked, grid, heading, {place: _cell(row, grid.value) for place, row in found.items()}, notes)
     for name in over:
         chosen = {place: WRONG if row[ERROR] else show_label(row[name]) for place, row in found.items()}
