@@ -55,34 +55,27 @@ def _loses(data: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _edits(text: str, at: int, data: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[_Edit]:
     """What to change in the object whose brace is at `at`."""
     members = list(_members(text, at))
+    gap = text[at + 1 : members[0].key_at] if members else ""  # what sets members apart: lines, or blanks
     for member in members:
         before, after = data[member.key], wanted[member.key]
         if isinstance(before, dict) and isinstance(after, Mapping):
             yield from _edits(text, member.begin, before, after)
         elif before != after or isinstance(before, bool) != isinstance(after, bool):
-            yield _Edit(member.begin, member.end, _dumped(after, text, member.key_at))
+            yield _Edit(member.begin, member.end, _dumped(after, gap))
     new = {key: value for key, value in wanted.items() if key not in data}
-    if new:
-        yield _added(text, at, members, new)
+    if new and members:
+        apart, end = gap if "\n" in gap else " ", members[-1].end
+        shown = [f",{apart}{json.dumps(key)}: {_dumped(value, gap)}" for key, value in new.items()]
+        yield _Edit(end, end, "".join(shown))
+    elif new:
+        yield _Edit(at, _DECODER.raw_decode(text, at)[1], json.dumps(new))
 
 
-def _added(text: str, at: int, members: list[_Member], new: Mapping[str, Any]) -> _Edit:
-    """New members behind the last one, set apart as that is from the one before it."""
-    if not members:
-        return _Edit(at, _DECODER.raw_decode(text, at)[1], json.dumps(new))
-    first, last = members[0], members[-1]
-    gap = text[at + 1 : first.key_at]
-    apart = gap if "\n" in gap else " "
-    shown = [f",{apart}{json.dumps(key)}: {_dumped(value, text, last.key_at)}" for key, value in new.items()]
-    return _Edit(last.end, last.end, "".join(shown))
-
-
-def _dumped(value: Any, text: str, at: int) -> str:
-    """A value, indented as what stands at `at` where that begins its line; else on one line."""
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    if not isinstance(value, Mapping) or line.strip():
+def _dumped(value: Any, gap: str) -> str:
+    """A value on lines of its own where those beside it have such, else on one."""
+    if not isinstance(value, Mapping) or "\n" not in gap:
         return json.dumps(value)
-    return json.dumps(value, indent=2).replace("\n", f"\n{line}")
+    return json.dumps(value, indent=2).replace("\n", gap[gap.rindex("\n") :])
 
 
 def _members(text: str, at: int) -> Iterator[_Member]:
@@ -97,5 +90,6 @@ def _members(text: str, at: int) -> Iterator[_Member]:
 
 
 def _blank(text: str, at: int) -> int:
+    """Where the blanks at a place end."""
     found = _BLANK.match(text, at)
     return found.end() if found else at
