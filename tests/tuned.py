@@ -38,18 +38,18 @@ def zero(stage: int, **more: Any) -> dict[str, Any]:
 
 CASES = (
     Case("ZeRO-2", zero(2), ("reduce_bucket_size=1e5,1.6e6,6.4e6,2.56e7", "overlap_comm", "micro_batch_size=2,4")),
-    Case("ZeRO-3", zero(3), ("stage3_prefetch_bucket_size=0,1e6,1.6e7", "stage3_max_live_parameters=0,4e6",
+    Case("ZeRO-3", zero(3), ("stage3_prefetch_bucket_size=1e6", "stage3_max_live_parameters=0,4e6",
                              "stage3_param_persistence_threshold=1e3,2e6")),
     Case("stages and offload", zero(1), ("stage", "offload_optimizer", "offload_param")),
     Case("ZeRO-3 on the host", zero(3, offload_optimizer={"device": "cpu"}),
          ("sub_group_size=1e5,1.6e6", "reduce_bucket_size=1e5,1.6e6", "overlap_comm")),
     Case("DDP", {"ddp": {}}, ("bucket_cap_mb", "gradient_as_bucket_view", "no_sync")),
     Case("FSDP1", {"fsdp": {"wrap": "blocks", "mixed_precision": "bf16"}},
-         ("sharding_strategy", "backward_prefetch", "forward_prefetch")),
+         ("sharding_strategy=SHARD_GRAD_OP", "backward_prefetch", "forward_prefetch")),
     Case("FSDP2", {"fsdp": {"version": 2, "wrap": "blocks", "mixed_precision": {"param_dtype": "bf16"}}},
          ("reshard_after_forward", "prefetch_forward", "no_sync")),
-    Case("pipeline", {"pipeline": {"stages": 2, "schedule": "naive"}}, ("schedule", "zero_stage", "micro_batch_size")),
-    Case("little memory", zero(1), ("stage", "micro_batch_size", "activation_checkpointing"),
+    Case("pipeline", {"pipeline": {"stages": 2, "schedule": "naive"}}, ("schedule", "zero_stage", "micro_batch_size=1")),
+    Case("little memory", zero(1), ("stage", "micro_batch_size=1,2", "activation_checkpointing"),
          ("topology.node.gpus.memory=3.65 GB",)),
 )  # fmt: skip
 

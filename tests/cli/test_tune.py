@@ -26,9 +26,72 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def normal(text: str) -> str:
-    """Times and rates as #, so that a better price of an op is no other text; and without blanks that align."""
-    return re.sub(r" +", " ", re.sub(r"[-+]?\d[\d.]* ?(?:[mun]?s|%|[kMG]B?)(?!\w)|\d[\d.]*k\b", "#", text))
+def shape(text: str) -> str:
+    """Times, rates and shares as #, so that a better price of an op is no other text; blanks that align as one."""
+    return re.sub(r" +", " ", re.sub(r"[-+]?\d[\d.]*(?:e\+\d+)? ?(?:[mu]?s|%|GB)(?!\w)|\b\d[\d.]*k\b", "#", text))
+
+
+GOLDEN = {
+    "gpt2-large-ddp-4090.yaml --knob bucket_cap_mb=5,100 --knob activation_checkpointing": """\
+GPT-2 large on four RTX 4090, DDP
+
+ step tokens/s
+baseline # # does not fit (gpu)
+best # # # GPU peak #
+
+change from to with the old value, others as in the best
+activation_checkpointing none full does not fit, or is refused
+bucket_cap_mb 25 100 # (#)
+
+Step against each knob around the best, the others fixed ([best]; - does not fit, or is refused):
+knob moves it by value: step
+activation_checkpointing - none: - [full: #]
+bucket_cap_mb # 5: # 25: # [100: #]
+
+All 6 points of the grid: 4 played, 2 too large for a tier. The best is exact.
+""",
+    "slow-network/zero3.yaml --knob reduce_bucket_size=2e8 --knob overlap_comm": """\
+Llama-2-13B on four nodes with 100 Gb/s each, ZeRO-3
+
+ step tokens/s
+baseline # #
+best # # # GPU peak #
+
+change from to with the old value, others as in the best
+reduce_bucket_size 10M 200M # (#)
+
+Step against each knob around the best, the others fixed ([best]; - does not fit, or is refused):
+knob moves it by value: step
+reduce_bucket_size # 10M: # [200M: #]
+overlap_comm flat (< #) false: # [true: #]
+
+All 4 points of the grid: 3 played, 1 cannot win (their least time is no better). The best is exact.
+Flat, so that any of the values will do: overlap_comm.
+""",
+    "llama-2-7b-hybrid-two-nodes-10g.yaml --knob sharding_strategy --knob cpu_offload": """\
+Llama-2-7B on two nodes with 10 Gb/s, FSDP HYBRID_SHARD
+
+ step tokens/s
+baseline # #
+best # # GPU peak #
+
+Nothing is better than the scenario as it is.
+
+Step against each knob around the best, the others fixed ([best]; - does not fit, or is refused):
+knob moves it by value: step
+cpu_offload # [false: #] true: #
+sharding_strategy # FULL_SHARD: # SHARD_GRAD_OP: #
+ [HYBRID_SHARD: #] _HYBRID_SHARD_ZERO2: #
+
+All 8 points of the grid: 5 played, 3 cannot win (their least time is no better). The best is exact.
+""",
+}
+
+
+@pytest.mark.parametrize("words", GOLDEN)
+def test_scenarios_that_ship_are_tuned(words: str) -> None:
+    name, *options = words.split()
+    assert shape(ask("tune", SCENARIOS / name, *options, *ONE).out) == GOLDEN[words]
 
 
 def test_the_answer_says_what_to_turn_and_how_sure_that_is(small: Path) -> None:

@@ -63,10 +63,11 @@ def test_the_front_is_that_of_all_points_played() -> None:
 
 
 def test_a_space_beyond_the_limit_is_searched_block_by_block_and_says_so() -> None:
-    case = Case("wide", zero(3), (*BUCKETS.knobs, "stage3_prefetch_bucket_size=0,1e6,1.6e7", "micro_batch_size"))
-    whole, part = tune(asked(case)), tune(asked(case, limit=30))
+    case = Case("wide", zero(2), ("reduce_bucket_size=1e5,6.4e6", "overlap_comm", "micro_batch_size"))
+    whole, part = tune(asked(case)), tune(asked(case, limit=14))
     assert (whole.exhaustive, part.exhaustive, part.converged) == (True, False, True)
-    assert len(part.seen) <= 30 + len(part.curves) * 4 < whole.size
+    assert (whole.size, len(whole.seen)) == (18, 18)
+    assert len(part.seen) < 18
     assert part.best is not None
     assert whole.best is not None
     assert part.best.seconds == whole.best.seconds
@@ -76,6 +77,7 @@ def test_a_space_beyond_the_limit_is_searched_block_by_block_and_says_so() -> No
 def test_neighbours_are_on_curves_and_none_is_better() -> None:
     tuned = tune(asked(BUCKETS))
     assert tuned.best is not None
+    assert tuned.best.seconds is not None
     assert [curve.knob for curve in tuned.curves] == ["reduce_bucket_size", "overlap_comm"]
     for curve in tuned.curves:
         seconds = dict(curve.points)
@@ -85,10 +87,9 @@ def test_neighbours_are_on_curves_and_none_is_better() -> None:
 
 
 def test_programs_that_are_alike_are_played_once() -> None:
-    """Buckets that hold all gradients of the model are one bucket."""
-    tuned = tune(asked(Case("alike", zero(2), ("reduce_bucket_size=1e9,2e9,4e9,1e5",))))
-    assert tuned.counts["alike"] == 3  # with 5e8, the baseline
-    assert tuned.values == {"reduce_bucket_size": 500_000_000} or tuned.values == {"reduce_bucket_size": 100_000}
+    """Limits above the model's size are no limits."""
+    tuned = tune(asked(Case("alike", zero(3), ("stage3_max_live_parameters=2e9,4e9",))))
+    assert tuned.counts == {"played": 1, "alike": 2}
 
 
 def test_of_equal_points_the_nearest_to_the_baseline_wins() -> None:
@@ -179,7 +180,7 @@ def test_knobs_that_are_wrong_are_told(knob: str, said: str) -> None:
 def test_optuna_finds_the_best_of_a_small_space_and_is_reproducible() -> None:
     pytest.importorskip("optuna", reason="optuna is an extra")
     options = {"optimizer": "optuna", "trials": 16, "seed": 7}
-    one, two = (tune(asked(BUCKETS, **options)) for _ in range(2))  # type: ignore[arg-type]
+    one, two = (tune(asked(BUCKETS, **options)) for _ in range(2))
     assert one.as_json() == two.as_json()
     assert one.best is not None
     assert one.best.seconds == min(seconds for seconds, _ in all_played(asked(BUCKETS)))

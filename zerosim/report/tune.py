@@ -97,7 +97,8 @@ def _curves(told: Told, width: int) -> list[str]:
 
 
 def _flat(curve: Told) -> str:
-    return "flat (< 1 %)" if curve["flat"] else show_share(curve["span"])
+    alone = sum(seconds is not None for _, seconds in curve["points"]) < 2
+    return "-" if alone else "flat (< 1 %)" if curve["flat"] else show_share(curve["span"])
 
 
 def _lines(curve: Told, room: int) -> list[str]:

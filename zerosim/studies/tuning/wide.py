@@ -9,7 +9,7 @@ of every block around it, which need not be the best of all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerosim.errors import InputError, Problem
 from zerosim.studies.tuning.knob import Knob, Value, rounded
@@ -73,7 +73,7 @@ def optuna_search(search: Search, trials: int, seed: int) -> None:
         search.play(points)
         for trial, point in zip(asked, points, strict=True):
             each = search.seen[point]
-            trial.set_user_attr("violation", 0.0 if each.fits else 1.0)
+            trial.set_constraint("memory", 0.0 if each.fits else 1.0)  # above 0: not feasible
             study.tell(trial, _values(search, each))
 
 
@@ -89,14 +89,10 @@ def _study(search: Search, seed: int) -> Study:
         expected = "Optuna (pip install zerosim[tune]); or --optimizer grid"
         raise InputError([Problem("--optimizer", "", '"optuna", which is not installed', expected)]) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = optuna.samplers.TPESampler(seed=seed, constraints_func=_violation)
+    sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(directions=["minimize"] * (2 if search.pareto else 1), sampler=sampler)
     study.enqueue_trial({knob.name: _choice(knob, knob.baseline) for knob in search.space.knobs})
     return study
-
-
-def _violation(trial: Any) -> tuple[float]:
-    return (trial.user_attrs["violation"],)
 
 
 def _suggested(trial: Trial, knobs: tuple[Knob, ...]) -> dict[str, Value]:
