@@ -48,7 +48,8 @@ CASES = (
          ("sharding_strategy=SHARD_GRAD_OP", "backward_prefetch", "forward_prefetch")),
     Case("FSDP2", {"fsdp": {"version": 2, "wrap": "blocks", "mixed_precision": {"param_dtype": "bf16"}}},
          ("reshard_after_forward", "prefetch_forward", "no_sync")),
-    Case("pipeline", {"pipeline": {"stages": 2, "schedule": "naive"}}, ("schedule", "zero_stage", "micro_batch_size=1")),
+    Case("pipeline", {"pipeline": {"stages": 2, "schedule": "naive"}},
+         ("schedule", "zero_stage", "micro_batch_size=1")),
     Case("little memory", zero(1), ("stage", "micro_batch_size=1,2", "activation_checkpointing"),
          ("topology.node.gpus.memory=3.65 GB",)),
 )  # fmt: skip

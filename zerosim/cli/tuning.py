@@ -67,7 +67,7 @@ def tune(
     processes: int | None,
     **options: Any,
 ) -> None:
-    """Search the best bucket sizes and other knobs under the memory limit.
+    """Search the best buckets and other knobs that fit.
 
     Micro-batch and accumulation, stage, offload, checkpointing, buckets, prefetch, overlap: what the strategy has, at
     the same global batch. Nothing is guessed: what wins was played.
