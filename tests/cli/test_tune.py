@@ -66,7 +66,7 @@ reduce_bucket_size # 10M: # [200M: #]
 overlap_comm flat (< #) false: # [true: #]
 
 All 4 points of the grid: 3 played, 1 cannot win (their least time is no better). The best is exact.
-Flat, so that any of the values will do: overlap_comm.
+Flat, so that any of the values that fit will do: overlap_comm.
 """,
     "llama-2-7b-hybrid-two-nodes-10g.yaml --knob sharding_strategy --knob cpu_offload": """\
 Llama-2-7B on two nodes with 10 Gb/s, FSDP HYBRID_SHARD

@@ -149,8 +149,8 @@ def _written(scenario: str, tuned: Tuned, target: Path, base: Path) -> list[str]
     if tuned.config.is_scenario(target):
         return [f"{target} is a scenario: zerosim run {shlex.quote(str(target))}"]
     sets = " ".join(f"--set {shlex.quote(each)}" for each in tuned.config.sets(target, base))
-    said = [f"{target} has what DeepSpeed reads; the same step: zerosim run {shlex.quote(scenario)} {sets}"]
+    said = [f"{target} has what DeepSpeed reads. The same step:", f"  zerosim run {shlex.quote(scenario)} {sets}"]
     outside = [each for each in tuned.config.beside if each.path[-1] == "activation_checkpointing"]
     if outside:
-        said.append(f"Not in that file, but in the script: activation checkpointing {outside[0].value}.")
+        said.insert(0, f"Not in the file, but in the script: activation checkpointing {outside[0].value}.")
     return said

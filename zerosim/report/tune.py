@@ -20,14 +20,15 @@ _MOVES, _APART = "moves it by", "   "
 
 
 def render_tune(told: Told, width: int = 100, beside: Sequence[str] = ()) -> str:
-    """The whole, ending in a line end; `beside` is what the file that was written does not say."""
+    """The whole, ending in a line end; `beside` are lines about the file that was written, with a
+    command to copy, which is not wrapped."""
     parts = [
         [told["scenario"]],
         _steps(told),
         _knobs(told),
         _curves(told, width),
         _front(told),
-        _wrapped([_searched(told), *_left_out(told), *beside], width),
+        [*_wrapped([_searched(told), *_left_out(told)], width), *beside],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -161,7 +162,7 @@ def _left_out(told: Told) -> Iterator[str]:
         yield f"Not searched: {reasons}."
     flat = [curve["knob"] for curve in told["curves"] if curve["flat"]]
     if flat:
-        yield f"Flat, so that any of the values will do: {', '.join(flat)}."
+        yield f"Flat, so that any of the values that fit will do: {', '.join(flat)}."
 
 
 def _wrapped(sentences: Sequence[str], width: int) -> list[str]:

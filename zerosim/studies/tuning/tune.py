@@ -46,8 +46,8 @@ class Curve(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Whether all values are as good, or nearly."""
-        return self.span < FLAT and all(seconds is not None for _, seconds in self.points)
+        """Whether all values that fit are as good, or nearly; there are two or more."""
+        return self.span < FLAT and sum(seconds is not None for _, seconds in self.points) > 1
 
     def as_json(self) -> dict[str, Any]:
         listed = [list(point) for point in self.points]
