@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 from zerosim.scenario import Scenario
 from zerosim.spec.changes import Change
-from zerosim.units import show_count
 
 Value = str | int | float | bool | None
 Block = Literal["strategy", "reduction", "gathering", "optimizer"]
@@ -51,20 +50,6 @@ class LeftOut(NamedTuple):
 
     name: str
     reason: str
-
-
-def show_value(value: Value) -> str:
-    """A value as people write it: `500M`, `true`, `25`."""
-    match value:
-        case None:
-            return "default"
-        case bool():
-            return "true" if value else "false"
-        case int() if value >= 10_000:
-            return show_count(value)
-        case float():
-            return f"{value:g}"
-    return str(value)
 
 
 def clipped(values: Iterable[float], enough: float) -> list[int]:
