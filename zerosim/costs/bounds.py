@@ -1,15 +1,17 @@
-"""What no schedule can beat: bytes that a collective must put on the wire, seconds that a step keeps a resource busy.
+"""What no schedule can beat: bytes that a collective must put on the wire, seconds that a step keeps a resource busy,
+and seconds of the longest chain of ops that wait for each other.
 
-Both are closed formulas, kept apart from the model of time so that tests can hold the one against the other.
+All are kept apart from the model of time so that tests can hold the one against the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from zerosim.resources import Demand, Supply
-from zerosim.step import CollectiveKind
+from zerosim.step import CollectiveKind, Op
 
 
 class Wire(NamedTuple):
@@ -51,10 +53,12 @@ def wire_bytes(kind: CollectiveKind, size: float, n: int, k: int, algorithm: str
 
 def busy_seconds(demands: Iterable[Demand], supply: Supply) -> dict[str, float]:
     """Seconds that each resource would be busy with its own part alone: none can be left out of a step."""
+    listed = list(demands)
+    times = Counter(map(id, listed))  # by identity: most ops of a step share their demand with many others
     busy: dict[str, float] = {}
-    for demand in demands:
+    for demand in {id(each): each for each in listed}.values():
         for use in demand.uses:
-            seconds = use.amount / (supply.rates[use.resource] * use.efficiency)
+            seconds = times[id(demand)] * use.amount / (supply.rates[use.resource] * use.efficiency)
             busy[use.resource] = busy.get(use.resource, 0.0) + seconds
     return busy
 
@@ -64,3 +68,25 @@ def least_seconds(demands: Iterable[Demand], supply: Supply) -> float:
     listed = list(demands)
     longest = max((demand.alone(supply) for demand in listed), default=0.0)
     return max([longest, *busy_seconds(listed, supply).values()])
+
+
+def longest_chain(ops: Sequence[Op], demands: Sequence[Demand], supply: Supply) -> float:
+    """Seconds of the step if no op slowed another and no rank kept one waiting; `demands[i]` is what op i needs.
+
+    No played step is shorter: an op begins when the last of what it waits for has ended, so no begin or end is earlier
+    than without the others (maxima and sums of times that are none of them earlier), and none lasts less than alone.
+    """
+    alone = {id(demand): demand.alone(supply) for demand in {id(each): each for each in demands}.values()}
+    ends: list[float] = []
+    last: dict[str, float] = {}  # when the stream's op before it ends
+    host = 0.0
+    for op, demand in zip(ops, demands, strict=True):
+        for other in op.host_waits:
+            host = max(host, ends[other])
+        host += demand.host
+        begin = max(host, last.get(op.stream, 0.0))
+        for other in op.after:
+            begin = max(begin, ends[other])
+        end = last[op.stream] = begin + alone[id(demand)]
+        ends.append(end)
+    return max(ends, default=0.0)
