@@ -206,7 +206,7 @@ def test_a_journal_has_one_sweep_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "rows.journal"
     with kept(path) as journal:
         journal.add("a", {})
-        with pytest.raises(InputError, match="found a journal that another sweep is writing; expected one at a time"):
+        with pytest.raises(InputError, match="found a journal that another run is writing; expected one at a time"):
             kept(path).__enter__()
         assert lines(path) == [["a", {}]]
 

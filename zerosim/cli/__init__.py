@@ -1,7 +1,7 @@
 """The verbs. Each reads its input, asks one question of the rooms below, and prints the answer.
 
 The only room that prints. Verbs stand in the order of a first visit: those that play a scenario (`one_scenario`,
-`climbing`, `explaining`, `examining`), those that search (`requiring`, `sweeping`, `tuning`), those about machines
+`climbing`, `explaining`, `examining`), those that search (`tuning`, `requiring`, `sweeping`), those about machines
 (`machines`, `calibrating`), about published measurements (`validating`), and the others (`without_scenario`); how an
 answer is printed and an error ends is in `printing`, how lists of sizes and names are read in `lists`.
 """
@@ -57,9 +57,9 @@ for _verb in (
     climbing.ladder,
     explaining.explain,
     examining.doctor,
+    tuning.tune,
     requiring.require,
     sweeping.sweep,
-    tuning.tune,
     one_scenario.ops,
     without_scenario.memory,
     without_scenario.list_,

@@ -18,7 +18,7 @@ from zerosim.errors import InputError, Problem
 from zerosim.report.files import unwritable
 
 Answer = dict[str, Any]
-LOCKED = "a journal that another sweep is writing"
+LOCKED = "a journal that another run is writing"
 
 
 class Journal:

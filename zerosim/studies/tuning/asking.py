@@ -35,7 +35,7 @@ class Asking:
         processes = min(self.processes, len(new) // FEW or 1)
         for number, said in answers(self.looking, list(new.values()), processes):
             if isinstance(said, Lost):
-                self.lost[names[number]] = {ERROR: f"its process was ended from outside (exit code {said.exit_code})"}
+                self.lost[names[number]] = {ERROR: said.why}
             else:
                 self.journal.add(names[number], said)
             self.done += 1
