@@ -110,7 +110,7 @@ def _scenarios(path: str, stages: str | None, others: tuple[str, ...], changes: 
 
     asked: list[Scenario] = []
     problems: list[Problem] = []
-    for file, more in _files(path, stages, others):
+    for file, more in _files(path, stages, others, changes):
         try:
             asked.append(load(file, (*changes, *more)))
         except InputError as error:
@@ -120,18 +120,20 @@ def _scenarios(path: str, stages: str | None, others: tuple[str, ...], changes: 
     return asked
 
 
-def _files(path: str, stages: str | None, others: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _files(
+    path: str, stages: str | None, others: tuple[str, ...], changes: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Files, and the changes that make a stage of them."""
     if stages is None:
         yield path, ()
     else:
-        for stage in _stages(path, stages):
+        for stage in _stages(path, stages, changes):
             yield path, (f"{STAGE}={stage}",)
     for other in others:
         yield other, ()
 
 
-def _stages(path: str, text: str) -> list[str]:
+def _stages(path: str, text: str, changes: tuple[str, ...]) -> list[str]:
     from zerosim.scenario import load
     from zerosim.spec.strategy import DeepSpeed
 
@@ -139,6 +141,6 @@ def _stages(path: str, text: str) -> list[str]:
     wrong = [part for part in stages if part not in ("0", "1", "2", "3")]
     if wrong:
         raise InputError([Problem("--stages", "", f'"{part}"', "stages from 0 to 3, such as 1,2,3") for part in wrong])
-    if not isinstance(load(path).strategy, DeepSpeed):
+    if not isinstance(load(path, changes).strategy, DeepSpeed):
         raise InputError([Problem("--stages", "", path, "a scenario whose strategy is deepspeed, which has stages")])
     return list(dict.fromkeys(stages))
