@@ -194,7 +194,8 @@ def test_workers_of_another_release_are_told(tmp_path: Path, two: Dask, monkeypa
     ("address", "said"),
     [
         ("tcp://127.0.0.1:1", "found no Dask scheduler at tcp://127.0.0.1:1 within 1 s"),
-        ("nonsense://x", "found nonsense://x, which is no address ("),
+        ("nonsense://x", 'found "nonsense://x", which is no address ('),
+        ("", 'found "", which is no address (it is empty)'),
     ],
 )
 def test_where_there_is_no_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, said: str) -> None:
@@ -202,6 +203,12 @@ def test_where_there_is_no_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (line,) = ask("sweep", written(tmp_path, MANY), "--dask", address).refused()
     assert line.startswith(f"--dask: {said}")
     assert line.endswith("; expected the address that dask scheduler prints, as tcp://10.0.0.1:8786")
+
+
+def test_a_sweep_that_never_began_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    ask("sweep", written(tmp_path, MANY), "--dask", "nonsense://x", "--out", out).refused()
+    assert not list(tmp_path.glob("rows.csv*"))
 
 
 def test_dask_that_is_not_installed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import signal
 from functools import partial
+from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,21 @@ def test_what_is_kept_of_the_last_answer_is_not_sent(tmp_path: Path) -> None:
     said = ask(Question.of("row", ()))
     assert len(pickle.dumps(ask)) == len(before)
     assert pickle.loads(before)(Question.of("row", ())) == said
+
+
+def test_who_answers_stands_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And answers nothing where a file that is named there is another one."""
+    found = asked(tmp_path, GRID)
+    file = tmp_path / "named.json"
+    file.write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    sent = pickle.dumps(Answering(found.document, Path(), {str(file): sha256(b"{}").hexdigest()}))
+    monkeypatch.chdir(tmp_path.parent)
+    assert pickle.loads(sent).base == tmp_path
+    assert "error" not in pickle.loads(sent)(Question.of("row", ()))
+    file.write_text("[]")
+    said = pickle.loads(sent)(Question.of("row", ()))
+    assert said == {"error": f"{file}: found another file; expected the same file here as where it was asked"}
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def sweep(
 
     with progress("sweep") as told:
         swept = play_all(
-            asked, processes or cores(), journal, package_version(), told, keep, Cluster(dask) if dask else None
+            asked, processes or cores(), journal, package_version(), told, keep, None if dask is None else Cluster(dask)
         )
     if out is not None:
         click.echo(f"{len(swept.rows)} rows written to {out}", err=True)

@@ -2,7 +2,7 @@
 
 Questions go out together, and answers come as they are ready. What a worker took with it Dask asks another; a question
 that ends one worker after another is given up after a few (`distributed.scheduler.allowed-failures`), and is lost.
-Workers read the files that a scenario names themselves, by the same paths.
+Workers read the files that a scenario names themselves, by the same paths; `ask` sees to it that they are the same.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Cluster:
             raise InputError([Problem(OPTION, found="no distributed", expected=expected)]) from None
         with _quiet():
             try:
+                _known(self.address)
                 client = Client(self.address, timeout=PATIENCE, set_as_default=False)
             except (OSError, ValueError, TypeError) as error:
                 raise InputError([self._unreachable(error)]) from None
@@ -71,7 +72,7 @@ class Cluster:
     def _unreachable(self, error: Exception) -> Problem:
         found = f"no Dask scheduler at {self.address} within {PATIENCE} s"
         if isinstance(error, ValueError | TypeError):
-            found = f"{self.address}, which is no address ({error})"
+            found = f'"{self.address}", which is no address ({error})'
         return Problem(OPTION, found=found, expected="the address that dask scheduler prints, as tcp://10.0.0.1:8786")
 
     def _check(self, client: Client) -> None:
@@ -86,6 +87,17 @@ class Cluster:
                 Problem(OPTION, found=f"the worker {worker} with {_has(said)}", expected=f"{here}, as here")
                 for worker, said in wrong.items()
             )
+
+
+def _known(address: str) -> None:
+    """ValueError where Dask knows no such address, before a client that cannot be closed is made of it; it would take
+    an empty one for the wish to start a cluster here."""
+    from distributed.comm.addressing import parse_address
+    from distributed.comm.registry import get_backend
+
+    if not address.strip():
+        raise ValueError("it is empty")
+    get_backend(parse_address(address)[0])
 
 
 def answering() -> str:

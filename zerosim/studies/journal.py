@@ -74,9 +74,14 @@ def kept(path: Path | None) -> Iterator[Journal]:
         file = _opened(path)
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from None
-    with file:
-        journal = Journal(file, path)
-        yield journal
+    journal = Journal(file, path)
+    try:
+        with file:
+            yield journal
+    except BaseException:
+        if not journal.known:  # nothing that the next run could use
+            path.unlink(missing_ok=True)
+        raise
     if journal.complete:
         path.unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ from zerosim.spec.sweep import Point, Sweep
 from zerosim.studies.cluster import Cluster
 from zerosim.studies.journal import Answer, Journal, kept
 from zerosim.studies.processes import Lost, answers
-from zerosim.studies.sweep_questions import ERROR, Answering, Question, digest
+from zerosim.studies.sweep_questions import ERROR, Answering, Question, digest, files_of
 from zerosim.views import Summary
 
 Row = dict[str, Any]
@@ -105,7 +105,7 @@ class _Asking(NamedTuple):
         new = {key: question for key, question in every.items() if key not in self.journal.known}
         keys, done = list(new), before + len(every) - len(new)
         self.told(done, of)
-        ask = Answering(self.sweep.document, self.sweep.base)
+        ask = Answering(self.sweep.document, self.sweep.base, files_of(self.sweep))
         for number, said in self.engine(ask, list(new.values())) if new else ():
             if isinstance(said, Lost):
                 self.lost[keys[number]] = {ERROR: said.why}

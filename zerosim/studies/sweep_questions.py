@@ -12,9 +12,10 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from zerosim.errors import ZerosimError
+from zerosim.errors import InputError, Problem, ZerosimError
 from zerosim.scenario import Scenario, from_document
 from zerosim.simulation import Simulation, no_collection, programs, simulate
 from zerosim.spec.changes import Change
@@ -27,6 +28,7 @@ from zerosim.studies.journal import Answer
 from zerosim.studies.requirement import least_rate
 from zerosim.views import Summary
 
+Files = Mapping[str, str]
 ERROR = "error"
 LARGEST_FIRST = ("stalls", "waits")  # lists of a summary of which a row has the first
 CODED = ("findings",)  # lists of which it has the codes
@@ -57,14 +59,17 @@ class Answering:
     """Answers questions about one scenario. It keeps the last programs: the next question is most often about the same
     ones on another machine."""
 
-    def __init__(self, document: Document, base: Path) -> None:
+    def __init__(self, document: Document, base: Path, files: Files = MappingProxyType({})) -> None:
+        """`files` are those that answers depend on, as who asks has them: another machine may have others."""
         self.document = document
         self.base = base
+        self.files = files
+        self._alike = False
         self._programs: tuple[Any, tuple[Step, ...]] = (None, ())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What it keeps stays where it is."""
-        return Answering, (self.document, self.base)
+        """What it keeps stays where it is; who answers may stand in another folder."""
+        return Answering, (self.document, self.base.absolute(), dict(self.files))
 
     def __call__(self, question: Question) -> Answer:
         """Plain data, whatever happens: a row that is wrong is no reason to lose the others."""
@@ -78,7 +83,20 @@ class Answering:
             finally:
                 gc.collect(0)  # what a question leaves is the youngest: a fraction of looking through all that is kept
 
+    def _check(self) -> None:
+        """Whether the files are those of who asks, once."""
+        expected = "the same file here as where it was asked"
+        wrong = [
+            Problem(name, found="another file" if is_file(Path(name)) else "no file", expected=expected)
+            for name, content in self.files.items()
+            if not self._alike and _content(Path(name)) != content
+        ]
+        if wrong:
+            raise InputError(wrong)
+        self._alike = True
+
     def _answer(self, question: Question) -> Answer:
+        self._check()
         scenario = from_document(self.document, self.base, question.changes)
         match question.kind:
             case "seconds":
@@ -122,12 +140,23 @@ def _leaves(tree: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def digest(sweep: Sweep, version: str) -> str:
     """Of all that answers depend on beside the changes: the scenario, files that are named anywhere, who answers."""
-    named = sorted(set(_texts([sweep.document.data, [change.value for change in _all_changes(sweep)]])))
-    machines = topology_names()
-    files = [sweep.base / text for text in named if text.endswith((".yaml", ".yml", ".json"))]
-    files += [find_topology(text) for text in named if text in machines]
-    contents = [sha256(file.read_bytes()).hexdigest() for file in files if is_file(file)]
+    machines = [_content(find_topology(text)) for text in _named(sweep) if text in topology_names()]
+    contents = [*files_of(sweep).values(), *machines]
     return sha256(json.dumps([version, sweep.document.data, contents]).encode()).hexdigest()
+
+
+def files_of(sweep: Sweep) -> Files:
+    """The user's own files that are named anywhere: absolute path and what is in it, as a digest."""
+    named = [sweep.base / text for text in _named(sweep) if text.endswith((".yaml", ".yml", ".json"))]
+    return {str(file.absolute()): _content(file) for file in named if is_file(file)}
+
+
+def _named(sweep: Sweep) -> list[str]:
+    return sorted(set(_texts([sweep.document.data, [change.value for change in _all_changes(sweep)]])))
+
+
+def _content(file: Path) -> str:
+    return sha256(file.read_bytes()).hexdigest() if is_file(file) else ""
 
 
 def _all_changes(sweep: Sweep) -> Iterator[Change]:
