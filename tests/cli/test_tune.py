@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +133,33 @@ def test_the_deepspeed_file_differs_in_what_was_tuned_alone_and_gives_the_step(t
         written["train_batch_size"]
         == 4 * written["train_micro_batch_size_per_gpu"] * (written["gradient_accumulation_steps"])
     )
-    (command,) = re.findall(r"zerosim (run .*?)(?=$)", " ".join(told.out.split()))
-    words = [word for word in command.split() if word]
-    again = ask(*words, "--set", "model={layers: 4, hidden: 512, heads: 8, vocab: 5000}", "--json").json
-    (best,) = re.findall(r"^best +(\S+) (\S+)", told.out, re.MULTILINE)
+    assert_the_command_plays_the_best(told.out)
+
+
+def printed_command(out: str) -> list[str]:
+    """The words of the command that is to be copied, as a shell reads them."""
+    (command,) = re.findall(r"^  zerosim (.*)$", out, re.MULTILINE)
+    return shlex.split(command)
+
+
+def assert_the_command_plays_the_best(out: str) -> None:
+    again = ask(*printed_command(out), "--json").json
+    (best,) = re.findall(r"^best +(\S+) (\S+)", out, re.MULTILINE)
     assert float(best[0]) == pytest.approx(again["step_seconds"] * {"s": 1, "ms": 1e3}[best[1]], rel=1e-3)
+
+
+def test_the_printed_command_has_the_changes_that_the_user_made(tmp_path: Path) -> None:
+    """Those of DeepSpeed's keys are in the file; what is tuned beside it replaces the user's."""
+    own = ("model={layers: 4, hidden: 512, heads: 8, vocab: 5000}", "topology.node.pcie.bandwidth=15 GB/s",
+           "training.sequence_length=512")  # fmt: skip
+    replaced = ("strategy.deepspeed.zero_optimization.reduce_bucket_size=4e6", "training.activation_checkpointing=full")
+    changes = [word for each in (*own, *replaced) for word in ("--set", each)]
+    knobs = ("--knob", "stage=1,2", "--knob", "micro_batch_size=4", "--knob", "activation_checkpointing=none")
+    out = tmp_path / "best.json"
+    told = ask("tune", XL, *changes, *knobs, "--out", out, *ONE)
+    assert_the_command_plays_the_best(told.out)
+    written = f"strategy.deepspeed={os.path.relpath(out, SCENARIOS)}"
+    assert printed_command(told.out)[3::2] == [*own, written, "training.activation_checkpointing=none"]
 
 
 def test_auto_stays_unless_it_is_tuned(tmp_path: Path) -> None:

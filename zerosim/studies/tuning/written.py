@@ -33,12 +33,14 @@ YAML, JSON = (".yaml", ".yml"), (".json",)
 @dataclass(frozen=True, slots=True)
 class Config:
     """What is written. `deepspeed` is its text where that is a DeepSpeed JSON, else ""; `beside` are the changes of the
-    scenario that no such file can say, or that `training` says too; `data` is the content, whichever it is."""
+    scenario that no such file can say, or that `training` says too; `own` are the user's, of which the file has
+    those of DeepSpeed's keys; `data` is the content, whichever it is."""
 
     data: Mapping[str, Any]
     deepspeed: str
     scenario: Mapping[str, Any]
     beside: tuple[Change, ...]
+    own: tuple[Change, ...] = ()
 
     def text(self, path: Path) -> str:
         """What is written to a path: a scenario where it is called .yaml or .yml, or where there is nothing else."""
@@ -56,7 +58,9 @@ class Config:
     def sets(self, path: Path, base: Path) -> list[str]:
         """What `--set` needs to run the scenario with the DeepSpeed JSON at a path."""
         file = os.path.relpath(path, base)
-        return [f"strategy.deepspeed={file}", *(f"{'.'.join(each.path)}={each.value}" for each in self.beside)]
+        replaced = (DEEPSPEED, *(each.path for each in self.beside))
+        own = (each.text for each in self.own if not any(each.path[: len(part)] == part for part in replaced))
+        return [*own, f"strategy.deepspeed={file}", *(f"{'.'.join(each.path)}={each.value}" for each in self.beside)]
 
 
 def config_of(asked: Asked, best: Scenario, changes: Sequence[Change]) -> Config:
@@ -74,7 +78,7 @@ def config_of(asked: Asked, best: Scenario, changes: Sequence[Change]) -> Config
     text = edited(read_text(asked.base / given), data) if isinstance(given, str) else ""
     data = _whole(data)
     beside = tuple(change for change in changes if change.path[0] == "training")
-    return Config(data, text or json.dumps(data, indent=2) + "\n", whole, beside)
+    return Config(data, text or json.dumps(data, indent=2) + "\n", whole, beside, asked.changes)
 
 
 def _whole(value: Any) -> Any:
