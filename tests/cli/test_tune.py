@@ -14,6 +14,8 @@ import yaml
 
 from tests.cli.asking import ROOT, SMALL, ask
 from zerosim import load, simulate
+from zerosim.studies.tuning.knobs import BATCH, OWNERS
+from zerosim.studies.tuning.places import CHECKPOINTING
 
 SCENARIOS = ROOT / "scenarios"
 XL = SCENARIOS / "gpt2-xl-zero2-4090.yaml"
@@ -236,6 +238,12 @@ WRONG: list[tuple[list[Any], str]] = [
 def test_wrong_words_are_told_before_anything_is_played(small: Path, words: list[str], said: str) -> None:
     (line,) = ask("tune", small, *words, *ONE).refused()
     assert line.startswith(said)
+
+
+def test_help_names_every_knob() -> None:
+    text = ask("tune", "--help").out
+    assert {name for name in (BATCH, CHECKPOINTING, *OWNERS) if not re.search(rf"\b{name}\b", text)} == set()
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_a_scenario_that_is_wrong_is_told(tmp_path: Path) -> None:

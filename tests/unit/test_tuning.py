@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.tuned import CASES, Case, all_played, asked, zero
 from zerosim.errors import InputError
+from zerosim.report.tune import render_tune
 from zerosim.studies.tuning import Tuned, tune
 from zerosim.studies.tuning.asking import Asking
-from zerosim.studies.tuning.looking import Looking, Question
+from zerosim.studies.tuning.looking import Question
 
 BUCKETS = Case("buckets", zero(2), ("reduce_bucket_size=1e5,1.6e6,6.4e6", "overlap_comm"))
 
@@ -85,6 +87,24 @@ def test_neighbours_are_on_curves_and_none_is_better() -> None:
         assert curve.flat == (max(filter(None, seconds.values())) < 1.01 * tuned.best.seconds)
 
 
+def test_curves_are_around_the_best_though_they_find_a_better_one() -> None:
+    """A search that ends at its limit has not tried the neighbours of its best; the curves do, and go on from there."""
+    case = Case("cut", zero(2), ("reduce_bucket_size=1e5,1.6e6,6.4e6", "overlap_comm", "micro_batch_size"))
+    tuned = tune(asked(case, limit=3))
+    assert not tuned.converged
+    assert len(tuned.seen) > 3
+    assert tuned.best is not None
+    assert len(tuned.curves) == 3
+    for curve in tuned.curves:
+        seconds = dict(curve.points)
+        assert seconds[curve.best] == tuned.best.seconds == min(filter(None, seconds.values()))
+
+
+def test_counts_may_have_a_unit() -> None:
+    space = tune(asked(Case("units", zero(2), ("reduce_bucket_size=0.29m,4.35m",)))).space
+    assert space.knobs[0].values == (290_000, 4_350_000, 500_000_000)
+
+
 def test_programs_that_are_alike_are_played_once() -> None:
     """Limits above the model's size are no limits."""
     tuned = tune(asked(Case("alike", zero(3), ("stage3_max_live_parameters=2e9,4e9",))))
@@ -102,16 +122,6 @@ def test_processes_do_not_matter() -> None:
     assert one == two
 
 
-class Counting(Looking):
-    """Counts what it is asked."""
-
-    asked: list[Question]
-
-    def __call__(self, question: Question) -> dict[str, object]:
-        self.asked.append(question)
-        return super().__call__(question)
-
-
 def test_a_journal_answers_what_was_asked_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, said = tmp_path / "journal", []
     asks = Asking.ask
@@ -122,12 +132,9 @@ def test_a_journal_answers_what_was_asked_before(tmp_path: Path, monkeypatch: py
         said.append(len(self.journal.known) - before)
         return answers
 
-    def killed(tuned: Tuned) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(Asking, "ask", noted)
     with pytest.raises(KeyboardInterrupt):
-        tune(asked(BUCKETS), journal=journal, keep=killed)
+        tune(asked(BUCKETS), journal=journal, keep=_killed)
     first, lines = sum(said), journal.read_text().splitlines()
     assert first == len(lines) > 0
     journal.write_text("\n".join(lines[:-3]) + '\n["half')  # killed in the middle of a line
@@ -138,9 +145,31 @@ def test_a_journal_answers_what_was_asked_before(tmp_path: Path, monkeypatch: py
     assert not journal.exists()
 
 
-def test_another_version_asks_again() -> None:
-    old, new = (Question("look", ()).key(version) for version in ("1", "2"))
-    assert old != new
+@pytest.mark.parametrize(
+    ("other", "version", "again"),
+    [
+        (BUCKETS, "1", False),
+        (BUCKETS, "2", True),
+        (BUCKETS._replace(changes=("training.sequence_length=64",)), "1", True),
+        (BUCKETS._replace(strategy=zero(1)), "1", True),
+    ],
+    ids=["same", "version", "--set", "scenario"],
+)
+def test_answers_of_another_question_are_not_taken(tmp_path: Path, other: Case, version: str, again: bool) -> None:
+    journal = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt):
+        tune(asked(BUCKETS), journal=journal, version="1", keep=_killed)
+    kept = journal.read_text()
+    with pytest.raises(KeyboardInterrupt):
+        tune(asked(other), journal=journal, version=version, keep=_killed)
+    new = journal.read_text().removeprefix(kept)
+    assert bool(new) == again
+    keys = [json.loads(line)[0] for text in (kept, new) for line in text.splitlines()]
+    assert len(keys) == len(set(keys))
+
+
+def _killed(tuned: Tuned) -> None:
+    raise KeyboardInterrupt
 
 
 def test_knobs_that_nothing_reads_are_not_searched() -> None:
@@ -166,6 +195,8 @@ def test_knobs_of_a_stage_are_searched_at_that_stage_alone() -> None:
         ("reduce_buket_size", 'found "reduce_buket_size"; expected a knob of this strategy: .*; nearest reduce_bucket'),
         ("micro_batch_size=3", "micro_batch_size: found 3; expected a divisor of 4"),
         ("reduce_bucket_size=many", 'reduce_bucket_size: found "many"; expected a count such as "500m"'),
+        ("stage=1.5", 'stage: found "1.5"; expected a whole number'),
+        ("micro_batch_size=2.5", 'micro_batch_size: found "2.5"; expected a whole number'),
         ("offload_param=tape", 'offload_param: found "tape"; expected'),
         ("bucket_cap_mb", "found nothing to tune .bucket_cap_mb: it is a knob of DDP.; expected a knob that"),
     ],
@@ -183,6 +214,24 @@ def test_optuna_finds_the_best_of_a_small_space_and_is_reproducible() -> None:
     assert one.best is not None
     assert one.best.seconds == min(seconds for seconds, _ in all_played(asked(BUCKETS)))
     assert not one.exhaustive
+
+
+def test_optuna_takes_the_values_of_a_knob_that_a_0_switches_off() -> None:
+    pytest.importorskip("optuna", reason="optuna is an extra")
+    case = Case("off", zero(3, stage3_prefetch_bucket_size=0), ("prefetch_bucket_size=1e6,4e6",))
+    tuned = tune(asked(case, optimizer="optuna", trials=4))
+    assert {value for (value,) in (each.point for each in tuned.seen)} == {0, 1_000_000, 4_000_000}
+
+
+def test_the_best_of_optuna_is_on_its_curve_though_between_the_values() -> None:
+    pytest.importorskip("optuna", reason="optuna is an extra")
+    case = Case("between", {"ddp": {"bucket_cap_mb": 25}}, ("bucket_cap_mb",))
+    tuned = tune(asked(case, optimizer="optuna", trials=16))
+    (curve,) = tuned.curves
+    assert curve.best not in tuned.space.knobs[0].values
+    assert tuned.best is not None
+    assert dict(curve.points)[curve.best] == tuned.best.seconds
+    assert f"[{curve.best:g}: " in render_tune(tuned.as_json())
 
 
 def test_optuna_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,16 +45,20 @@ SUFFIXES = (".json", ".yaml", ".yml")
     "knobs",
     multiple=True,
     metavar="NAME[=V,...]",
-    help="Turn only these, with these values instead of the default ones. Repeatable.",
+    help="Turn only the knobs that are named so. With values: these and the scenario's own; without: the default ones. "
+    "Repeatable.",
 )
 @click.option("--pareto", is_flag=True, help="All points than which none is both faster and smaller in GPU memory.")
 @click.option("--optimizer", type=click.Choice(["grid", "optuna"]), default="grid", show_default=True)
 @click.option(
     "--limit", type=click.IntRange(1), metavar="COUNT", help="Points of a grid that are looked at (1000); a larger "
-    "grid is searched block by block."
+    "grid is searched block by block. The curves around the best come on top."
 )  # fmt: skip
-@click.option("--trials", type=click.IntRange(1), metavar="COUNT", help="Of Optuna (200).")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, metavar="NUMBER", help="Of Optuna (0).")
+@click.option("--trials", type=click.IntRange(1), metavar="COUNT", help="Of Optuna (200); a grid has none.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, metavar="NUMBER",
+    help="Of Optuna (0); a grid has no chance in it."
+)  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1, 1024), metavar="COUNT", help="As many as there are cores by default."
 )
@@ -69,8 +73,20 @@ def tune(
 ) -> None:
     """Search the best buckets and other knobs that fit.
 
-    Micro-batch and accumulation, stage, offload, checkpointing, buckets, prefetch, overlap: what the strategy has, at
-    the same global batch. Nothing is guessed: what wins was played.
+    At the same global batch. Nothing is guessed: what wins was played. The knobs, for --knob:
+
+    \b
+    all           micro_batch_size (accumulation follows), activation_checkpointing
+    DeepSpeed     stage, offload_optimizer, offload_param, overlap_comm, reduce_bucket_size,
+                  allgather_bucket_size, sub_group_size, stage3_prefetch_bucket_size,
+                  stage3_max_live_parameters, stage3_max_reuse_distance,
+                  stage3_param_persistence_threshold (also without stage3_)
+    DDP           bucket_cap_mb, gradient_as_bucket_view, no_sync
+    FSDP          cpu_offload, no_sync; 1: sharding_strategy, backward_prefetch,
+                  forward_prefetch, limit_all_gathers; 2: reshard_after_forward,
+                  prefetch_forward, prefetch_backward
+    pipelines     schedule, zero_stage
+    hierarchical  bucket_size, overlap_grad_reduce, overlap_param_gather
     """
     from zerosim.report.files import write_text
     from zerosim.report.tune import render_tune

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isclose
 from pathlib import Path
 from typing import Literal
 
@@ -110,7 +111,9 @@ def _value(knob: Knob, text: str) -> Value:
         number = parse_count(plain)
     except UnitError as error:
         raise InputError([Problem("--knob", knob.name, f'"{text}"', error.expected, error.nearest)]) from None
-    return int(number)
+    if not isclose(number, round(number), rel_tol=1e-12):  # "4.35m" is off by the rounding of its product
+        raise InputError([Problem("--knob", knob.name, f'"{text}"', "a whole number")])
+    return round(number)
 
 
 def _refused(knob: Knob, value: Value, asked: Asked) -> Iterator[Problem]:

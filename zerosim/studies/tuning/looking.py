@@ -1,9 +1,10 @@
 """What is asked of one point, in whichever process: how long and how large it is at the least (a look), or to be
 played.
 
-A look builds the program and prices it, which is a third of what a play with its memory costs. The answer depends on
-the scenario and the changes alone, is plain data, and so goes to a journal. What a look tells is proved: the longest
-chain of ops and the busiest resource (`costs.bounds`), and the memory of the program (`views.least_memory`).
+A look builds the program and prices it, which is half to two thirds of what a play with its memory costs: what it
+saves is the rest. The answer depends on the scenario and the changes alone, is plain data, and so goes to a journal.
+What a look tells is proved: the longest chain of ops and the busiest resource (`costs.bounds`), and the memory of the
+program (`views.least_memory`).
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _digest(
     steps: Sequence[Step], classes: Sequence[RankClass], demands: Mapping[str, Sequence[Demand]], supply: Supply
 ) -> str:
     """Of all that the engine and the view of memory read: the order, the waits, what each op needs and holds."""
-    known = sha256(repr((sorted(supply.rates.items()), sorted(supply.capacities.items()), classes)).encode())
+    tables = (supply.rates, supply.capacities, supply.overheads)
+    known = sha256(repr(([sorted(each.items()) for each in tables], classes)).encode())
     for step in steps:
         ops = step.ops
         known.update(repr([(buffer.taken, buffer.tier, buffer.bytes) for buffer in step.buffers]).encode())

@@ -47,10 +47,10 @@ class Space:
         return self._ordered(product(*(knob.values for knob in self.knobs)))
 
     def around(self, centre: Point, names: Sequence[str]) -> list[Point]:
-        """Those that differ from one in these knobs at most."""
+        """Those that differ from one in these knobs at most; it is among them, whatever its values."""
         return self._ordered(
             product(*(
-                knob.values if knob.name in names else (value,)
+                (*knob.values, value) if knob.name in names else (value,)
                 for knob, value in zip(self.knobs, centre, strict=True)
             ))
         )  # fmt: skip

@@ -6,6 +6,7 @@ and `Tuned` says whether it was. The result depends on what is asked alone, not 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,9 +148,8 @@ def tune(
     journal is removed."""
     scenario = asked.looking.scenario(())
     space, left_out = space_of(asked, scenario)
-    named = Sweep(scenario.title, scenario.source, asked.document, asked.base, (), always=asked.changes)
     with kept(journal) as known:
-        asking = Asking(asked.looking, known, digest(named, version), processes, told)
+        asking = Asking(asked.looking, known, _digest(asked, scenario, version), processes, told)
         search = Search(space, asking, asked.pareto)
         extent = _searched(asked, search)
         if asking.lost:
@@ -158,6 +158,12 @@ def tune(
         keep(tuned)
         known.complete = not asking.lost
         return tuned
+
+
+def _digest(asked: Asked, scenario: Scenario, version: str) -> str:
+    """Of all that answers depend on beside the point: who answers, the scenario with its files, and its own changes."""
+    sweep = Sweep(scenario.title, scenario.source, asked.document, asked.base, (), always=asked.changes)
+    return digest(sweep, json.dumps([version, [[change.path, change.value] for change in asked.changes]]))
 
 
 class Extent(NamedTuple):
@@ -193,13 +199,20 @@ def _play_baseline(search: Search) -> None:
 
 
 def _curves(search: Search) -> tuple[Curve, ...]:
-    """Each knob around the best, the others fixed; what does not fit, or is refused, has no seconds."""
-    best = search.best
+    """Each knob around the best, the others fixed; what does not fit, or is refused, has no seconds.
+
+    Points that a search left out are played for them too; one that is better, or as good and nearer to the baseline,
+    is the best from then on, and they are drawn around that.
+    """
+    around: dict[str, list[Point]] = {}
+    best = None
+    while search.best != best and (best := search.best):
+        around = {knob.name: search.space.around(best.point, [knob.name]) for knob in search.space.active(best.point)}
+        points = [point for points in around.values() for point in points]
+        search.look(points)
+        search.play(points)
     if best is None:
         return ()
-    around = {knob.name: search.space.around(best.point, [knob.name]) for knob in search.space.active(best.point)}
-    search.look([point for points in around.values() for point in points])
-    search.play([point for points in around.values() for point in points])
     return tuple(_curve(search, best, place, around.get(knob.name, ())) for place, knob in enumerate(search.space.knobs)
                  if len(around.get(knob.name, ())) > 1)  # fmt: skip
 

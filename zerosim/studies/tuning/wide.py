@@ -96,12 +96,12 @@ def _study(search: Search, seed: int) -> Study:
 
 
 def _suggested(trial: Trial, knobs: tuple[Knob, ...]) -> dict[str, Value]:
-    """Numbers between the least and the most of a knob, in two digits, on a logarithmic scale; else its values."""
+    """Numbers between the least and the most of a knob, in two digits, on a logarithmic scale; else its values, also
+    where one of them is below 1, such as a 0 that switches off."""
     found: dict[str, Value] = {}
     for knob in knobs:
-        if knob.ranged:
-            least, most = _ends(knob)
-            given = trial.suggest_float(knob.name, least, most, log=True)
+        if ends := _ends(knob):
+            given = trial.suggest_float(knob.name, *ends, log=True)
             whole = isinstance(knob.baseline, int)
             found[knob.name] = knob.baseline if given == knob.baseline else rounded(given) if whole else round(given, 1)
         else:
@@ -109,10 +109,11 @@ def _suggested(trial: Trial, knobs: tuple[Knob, ...]) -> dict[str, Value]:
     return found
 
 
-def _ends(knob: Knob) -> tuple[float, float]:
+def _ends(knob: Knob) -> tuple[float, float] | None:
+    """The least and the most of a knob that takes any number between; the baseline is among its values."""
     numbers = [value for value in knob.values if isinstance(value, int | float)]
-    return max(1.0, min(numbers)), max(1.0, *numbers)
+    return (float(min(numbers)), float(max(numbers))) if knob.ranged and min(numbers) >= 1 else None
 
 
 def _choice(knob: Knob, value: Value) -> float | int:
-    return float(value) if knob.ranged and isinstance(value, int | float) else knob.values.index(value)
+    return float(value) if _ends(knob) and isinstance(value, int | float) else knob.values.index(value)
