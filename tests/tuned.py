@@ -22,6 +22,9 @@ SMALL: dict[str, Any] = {
 ZERO = {"bf16": {"enabled": True}, "optimizer": {"type": "AdamW"}}
 
 
+DRIVE = {"device": "nvme", "nvme_path": "/local_nvme"}
+
+
 class Case(NamedTuple):
     """A strategy with knobs as --knob has them, and changes as --set has them."""
 
@@ -50,6 +53,10 @@ CASES = (
          ("reshard_after_forward", "prefetch_forward", "no_sync")),
     Case("pipeline", {"pipeline": {"stages": 2, "schedule": "naive"}},
          ("schedule", "zero_stage", "micro_batch_size=1")),
+    Case("unequal ranks", zero(2), ("reduce_bucket_size=6.4e6", "overlap_comm", "micro_batch_size=2,4"),
+         ('topology.overrides=[{node: 1, nics: {bandwidth: "25 Gbps"}}, {gpu: "0.3", compute: 0.5}]',)),
+    Case("a drive", zero(3, offload_optimizer=DRIVE, offload_param=DRIVE),
+         ("offload_optimizer", "offload_param", "sub_group_size=1e6,4e6"), ("topology=pcie-1x-rtx4090", "nodes=1")),
     Case("little memory", zero(1), ("stage", "micro_batch_size=1,2", "activation_checkpointing"),
          ("topology.node.gpus.memory=3.65 GB",)),
 )  # fmt: skip
