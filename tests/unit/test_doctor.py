@@ -26,6 +26,8 @@ SOCKET = "{device: epyc_7742, dram: {capacity: 4 GB, bandwidth: 204.8 GB/s}}"
 V100 = ("topology=dgx-v100-16", "training.precision=fp16", "strategy.deepspeed={fp16: {enabled: true}}")
 WIDE = ("model.layers=8", "model.hidden=4096", "model.heads=32", "model.ffn=16384")
 LONG = ("training.sequence_length=4096", "training.activation_checkpointing=none")
+PIECES = ("gpus=2", f"{ZERO}.stage=2", "training.sequence_length=2048", "training.micro_batch_size=4",
+          "training.activation_checkpointing=none")  # fmt: skip
 BUSY = ("training.sequence_length=4096", "training.micro_batch_size=4")
 
 Changes = tuple[str, ...]
@@ -37,6 +39,10 @@ PAIRS: dict[str, tuple[Changes, Changes]] = {  # the trouble, and what makes the
     "states-do-not-fit": (
         ("topology=pcie-4x-rtx4090", *WIDE, f"{ZERO}.stage=0"),
         (f"{ZERO}.stage=3",),
+    ),
+    "fragmentation": (
+        (*PIECES, "topology.node.gpus.memory=10.055 GB"),
+        ("topology.node.gpus.memory=10.5 GB",),
     ),
     "pinned-memory": (
         (OFFLOAD, f"topology.node.sockets=[{SOCKET}, {SOCKET}]"),
@@ -110,8 +116,19 @@ def test_the_trouble_is_found_and_its_remedy_helps(code: str) -> None:
     assert diagnosis.best is not None
     after = diagnosis.best.after
     assert after is not None
-    if diagnosis.trouble.aim == "faster":
-        assert after.tokens_per_second > WORTH * diagnosis.before.tokens_per_second
+    match diagnosis.trouble.aim:
+        case "faster":
+            assert after.tokens_per_second > WORTH * diagnosis.before.tokens_per_second
+        case "smaller":
+            tier = diagnosis.trouble.tier
+            assert diagnosis.before.peak[tier] > WORTH * after.peak.get(tier, 0.0)
+        case "fits":
+            assert not diagnosis.before.fits
+        case "measured":
+            assert diagnosis.measured is not None
+            assert diagnosis.measured.troubled
+            assert diagnosis.best.measured is not None
+            assert not diagnosis.best.measured.troubled
     assert after.fits
 
 
