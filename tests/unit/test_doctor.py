@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from zerosim.report.doctor import render_doctor
+from zerosim.report.require import show_least
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import simulate
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.checks import CHECKS
 from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, examine
+from zerosim.studies.doctor.host_memory import POWERS, pinned
+from zerosim.studies.doctor.network import PORT, SLOWDOWN, too_slow
+from zerosim.studies.doctor.offload import slow_tiers
 from zerosim.studies.doctor.trouble import Candidate, Check, Price, Trouble
+from zerosim.studies.require import Required, Wish, require
+from zerosim.units import show_seconds
 
 SMALL = {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 8192}
 ZERO = "strategy.deepspeed.zero_optimization"
@@ -175,11 +181,69 @@ def test_slow_ranks_are_named() -> None:
 
 
 def test_the_network_is_told_what_rate_would_be_enough() -> None:
-    diagnosis = found("network-cannot-carry")
-    assert "A port of " in diagnosis.trouble.cause
+    slow = ("topology=ethernet-10g-a100", "nodes=2", "topology.node.nics.bandwidth=2 Gbps", f"{ZERO}.stage=1")
+    much = ("training.sequence_length=4096", "training.micro_batch_size=8", "training.gradient_accumulation_steps=4")
+    diagnosis, needed = answered_network(*slow, *much)
+    assert needed.required is not None
+    assert f"A port of {show_least(needed.as_json())} brings it within 10 % of" in diagnosis.trouble.cause
+    assert f"the {show_seconds(needed.free_seconds)} of a free one" in diagnosis.trouble.cause
     assert diagnosis.machine is not None
-    (change,) = diagnosis.machine.changes
-    assert change.startswith("topology.node.nics.bandwidth=")
+    assert diagnosis.machine.after is not None
+    assert diagnosis.machine.after.step_seconds <= (1 + SLOWDOWN) * needed.free_seconds
+
+
+def test_where_no_port_is_fast_enough_it_says_so_as_require_does() -> None:
+    diagnosis, needed = answered_network(*PAIRS["network-cannot-carry"][0])
+    assert needed.required is None
+    assert "No rate of a port brings it within 10 % of" in diagnosis.trouble.cause
+    assert f"the {show_seconds(needed.free_seconds)} of a free one" in diagnosis.trouble.cause
+    assert f"the step takes {show_seconds(needed.seconds)}" in diagnosis.trouble.cause
+    assert diagnosis.machine is None
+
+
+def answered_network(*changes: str) -> tuple[Diagnosis, Required]:
+    """What the doctor says of the network, and what `require` says of its ports."""
+    answer = examine(scenario(*changes), checks=(Check("network", too_slow),))
+    return answer.troubles[0], require(scenario(*changes), PORT, Wish("slowdown", SLOWDOWN))
+
+
+def remedies(*changes: str) -> dict[str, tuple[Changes, ...]]:
+    """What would be tried against slow tiers and full host memory, by name."""
+    case = Case(simulate(scenario(*changes)), lambda more: scenario(*changes, *more))
+    said = [look(case) for look in (slow_tiers, pinned)]
+    return {c.what: c.spellings for each in said if isinstance(each, Trouble) for c in each.candidates}
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        ("{type: AdamW, params: {lr: 1.0e-4, torch_adam: true}}", "optimizer.params.torch_adam=false"),
+        ("{type: SGD, params: {lr: 1.0e-4}}", "optimizer.type=AdamW"),
+    ],
+)
+def test_another_adam_keeps_the_parameters_of_the_optimizer(given: str, change: str) -> None:
+    changes = (OFFLOAD, f"strategy.deepspeed.optimizer={given}")
+    ((spelling,),) = remedies(*changes)["DeepSpeed's own CPU Adam"]
+    assert spelling == f"strategy.deepspeed.{change}"
+    strategy = scenario(*changes, spelling).strategy
+    assert strategy.optimizer.on_cpu == "deepspeed"
+
+
+def test_an_adam_of_the_script_is_exchanged_by_the_key_that_kept_it() -> None:
+    changes = (OFFLOAD, "strategy.deepspeed.optimizer=null", "strategy.deepspeed.zero_force_ds_cpu_optimizer=false")
+    (spelling,) = remedies(*changes)["DeepSpeed's own CPU Adam"]
+    assert spelling == ("strategy.deepspeed.zero_force_ds_cpu_optimizer=true",)
+    assert scenario(*changes, *spelling).strategy.optimizer.on_cpu == "deepspeed"
+
+
+def test_drives_are_a_remedy_only_where_a_folder_on_them_is_named() -> None:
+    full = PAIRS["pinned-memory"][0]
+    name = "optimizer states on NVMe"
+    assert name not in remedies(*full)
+    (spelling,) = remedies(*full, f"{ZERO}.offload_optimizer.nvme_path=/scratch")[name]
+    assert spelling == (f"{ZERO}.sub_group_size={POWERS[-1]}", f"{ZERO}.offload_optimizer.device=nvme")
+    (spelling,) = remedies(*full, f"{ZERO}.offload_param={{device: none, nvme_path: /scratch}}")[name]
+    assert spelling[-1] == f"{ZERO}.offload_optimizer.nvme_path=/scratch"
 
 
 def test_an_optimizer_that_deepspeed_only_warns_of_is_allowed() -> None:

@@ -101,7 +101,7 @@ def _reasons(rows: Sequence[Answer], width: int) -> Iterator[str]:
 
 def _said(row: Answer, name: str) -> Iterator[str]:
     if row["required"] is None:
-        yield f"{name}: {why_none(row)}."
+        yield f"{name}: no rate is enough; {why_none(row)}."
     yield from (f"{name}: {note}." for note in row["notes"])
 
 
@@ -112,7 +112,7 @@ def why_none(row: Answer) -> str:
     seconds = row["free_seconds"] if vain else row["seconds"]
     longer = show_share(seconds / row["target_seconds"] - 1)
     takes = f"{where} the step takes {show_seconds(seconds)}, {longer} more than it may"
-    return f"no rate is enough; {takes}: {row['limited_by']}"
+    return f"{takes}: {row['limited_by']}"
 
 
 def _curve(row: Answer) -> str:

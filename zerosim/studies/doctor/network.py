@@ -132,11 +132,15 @@ def _required(case: Case) -> Required | None:
 
 def _told(found: Required) -> str:
     """The least rate, or why there is none, in the words of `require`."""
+    return " ".join((_said(found), *(f"{note}." for note in found.notes)))
+
+
+def _said(found: Required) -> str:
     row = found.as_json()
     today = "" if found.today is None else f"; today {show_rate(found.today, bits=True)}"
     wish = f"within {show_share(SLOWDOWN)} of the {show_seconds(found.free_seconds)} of a free one"
     if found.required is None:
-        return f"Ports, to come {wish}{today}: {why_none(row)}."
+        return f"No rate of a port brings it {wish}{today}; {why_none(row)}."
     if found.any_rate:
         return f"Any rate of a port brings it {wish}{today}."
     reached = f"the step then takes {show_seconds(found.seconds)}"
