@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import simulate
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.checks import CHECKS
-from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, examine
+from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, Outcome, examine
 from zerosim.studies.doctor.host_memory import POWERS, pinned
 from zerosim.studies.doctor.network import PORT, SLOWDOWN, too_slow
 from zerosim.studies.doctor.offload import slow_tiers
 from zerosim.studies.doctor.trouble import Candidate, Check, Price, Trouble
 from zerosim.studies.require import Required, Wish, require
+from zerosim.studies.tuning.looking import played as looked_at
 from zerosim.units import show_seconds
+from zerosim.views.memory_findings import FRAGMENTATION
 
 SMALL = {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 8192}
 ZERO = "strategy.deepspeed.zero_optimization"
@@ -273,6 +276,31 @@ def test_what_makes_it_fit_is_taken_before_anything_else_is_looked_at() -> None:
     assert first.best is not None
     assert others
     assert all(each.base == first.best.changes and each.before.fits for each in others)
+
+
+def test_whatever_makes_it_fit_is_taken_though_the_trouble_is_another() -> None:
+    """The first check asks for speed alone; its remedy happens to make room."""
+    ill = PAIRS["activations-not-sharded"][0]
+    first = Trouble("first", "note", "a symptom", "a cause", (SLOWER,))
+    second = replace(first, code="second", severity="error")
+    checks = [Check(each.code, lambda case, each=each: each) for each in (first, second)]  # type: ignore[misc]
+    mending, other = examine(scenario(*ill), checks=checks).troubles
+    assert (mending.trouble.code, other.trouble.code) == ("first", "second")
+    assert other.base == SLOWER.spellings[0]
+    assert (mending.before.fits, other.before.fits) == (False, True)
+
+
+@pytest.mark.parametrize("memory", ["9 GB", "10.055 GB", "10.5 GB"])
+def test_run_doctor_and_tune_mean_the_same_by_fitting(memory: str) -> None:
+    """Too small; large enough, but in pieces; and roomy."""
+    asked = scenario(*PIECES, f"topology.node.gpus.memory={memory}")
+    played = simulate(asked)
+    summary = played.summary()
+    assert summary.fits == Outcome.of(played).fits == (looked_at(asked)["unfit"] == "") == (memory != "9 GB")
+    assert any(each.code == FRAGMENTATION for each in summary.findings) == (memory == "10.055 GB")
+    assert [each.code for each in summary.findings if each.severity == "error"] == (
+        [] if summary.fits else ["out-of-memory"]
+    )
 
 
 def test_checkpoints_tell_time_and_host_memory_of_whole_weights() -> None:
