@@ -279,15 +279,22 @@ def test_what_makes_it_fit_is_taken_before_anything_else_is_looked_at() -> None:
 
 
 def test_whatever_makes_it_fit_is_taken_though_the_trouble_is_another() -> None:
-    """The first check asks for speed alone; its remedy happens to make room."""
+    """The first check asks for less memory, not for room; its remedy makes room all the same."""
     ill = PAIRS["activations-not-sharded"][0]
-    first = Trouble("first", "note", "a symptom", "a cause", (SLOWER,))
+    first = Trouble("first", "note", "a symptom", "a cause", (SLOWER,), aim="smaller")
     second = replace(first, code="second", severity="error")
     checks = [Check(each.code, lambda case, each=each: each) for each in (first, second)]  # type: ignore[misc]
     mending, other = examine(scenario(*ill), checks=checks).troubles
     assert (mending.trouble.code, other.trouble.code) == ("first", "second")
     assert other.base == SLOWER.spellings[0]
     assert (mending.before.fits, other.before.fits) == (False, True)
+
+
+def test_what_may_end_the_run_comes_before_what_makes_it_slow() -> None:
+    first = examined(*PAIRS["fragmentation"][0]).troubles[0]
+    assert (first.trouble.code, first.trouble.severity) == ("fragmentation", "warning")
+    assert first.measured is not None
+    assert first.measured.numbers["failed_requests"] > 0
 
 
 @pytest.mark.parametrize("memory", ["9 GB", "10.055 GB", "10.5 GB"])

@@ -47,6 +47,7 @@ def out_of_memory(case: Case) -> Trouble | str:
         symptom=broken.message,
         cause="What is in use leaves no room in one piece: the cache of PyTorch's allocator is as large as the GPU.",
         candidates=tuple(_remedies(case, gpu, True)),
+        lost=case.seconds,  # all of the step hangs on it
         aim="measured",
         measure=_placed,
     )
