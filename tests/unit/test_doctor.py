@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,20 @@ from typing import Any
 import pytest
 
 from zerosim.report.doctor import render_doctor
+from zerosim.report.require import show_least
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import simulate
 from zerosim.studies.doctor.case import Case
 from zerosim.studies.doctor.checks import CHECKS
-from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, examine
+from zerosim.studies.doctor.examine import EQUAL, WORTH, Diagnosis, Examined, Outcome, examine
+from zerosim.studies.doctor.host_memory import POWERS, pinned
+from zerosim.studies.doctor.network import PORT, SLOWDOWN, too_slow
+from zerosim.studies.doctor.offload import slow_tiers
 from zerosim.studies.doctor.trouble import Candidate, Check, Price, Trouble
+from zerosim.studies.require import Required, Wish, require
+from zerosim.studies.tuning.looking import played as looked_at
+from zerosim.units import show_seconds
+from zerosim.views.memory_findings import FRAGMENTATION
 
 SMALL = {"layers": 4, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 8192}
 ZERO = "strategy.deepspeed.zero_optimization"
@@ -26,6 +35,8 @@ SOCKET = "{device: epyc_7742, dram: {capacity: 4 GB, bandwidth: 204.8 GB/s}}"
 V100 = ("topology=dgx-v100-16", "training.precision=fp16", "strategy.deepspeed={fp16: {enabled: true}}")
 WIDE = ("model.layers=8", "model.hidden=4096", "model.heads=32", "model.ffn=16384")
 LONG = ("training.sequence_length=4096", "training.activation_checkpointing=none")
+PIECES = ("gpus=2", f"{ZERO}.stage=2", "training.sequence_length=2048", "training.micro_batch_size=4",
+          "training.activation_checkpointing=none")  # fmt: skip
 BUSY = ("training.sequence_length=4096", "training.micro_batch_size=4")
 
 Changes = tuple[str, ...]
@@ -37,6 +48,10 @@ PAIRS: dict[str, tuple[Changes, Changes]] = {  # the trouble, and what makes the
     "states-do-not-fit": (
         ("topology=pcie-4x-rtx4090", *WIDE, f"{ZERO}.stage=0"),
         (f"{ZERO}.stage=3",),
+    ),
+    "fragmentation": (
+        (*PIECES, "topology.node.gpus.memory=10.055 GB"),
+        ("topology.node.gpus.memory=10.5 GB",),
     ),
     "pinned-memory": (
         (OFFLOAD, f"topology.node.sockets=[{SOCKET}, {SOCKET}]"),
@@ -110,8 +125,19 @@ def test_the_trouble_is_found_and_its_remedy_helps(code: str) -> None:
     assert diagnosis.best is not None
     after = diagnosis.best.after
     assert after is not None
-    if diagnosis.trouble.aim == "faster":
-        assert after.tokens_per_second > WORTH * diagnosis.before.tokens_per_second
+    match diagnosis.trouble.aim:
+        case "faster":
+            assert after.tokens_per_second > WORTH * diagnosis.before.tokens_per_second
+        case "smaller":
+            tier = diagnosis.trouble.tier
+            assert diagnosis.before.peak[tier] > WORTH * after.peak.get(tier, 0.0)
+        case "fits":
+            assert not diagnosis.before.fits
+        case "measured":
+            assert diagnosis.measured is not None
+            assert diagnosis.measured.troubled
+            assert diagnosis.best.measured is not None
+            assert not diagnosis.best.measured.troubled
     assert after.fits
 
 
@@ -158,11 +184,69 @@ def test_slow_ranks_are_named() -> None:
 
 
 def test_the_network_is_told_what_rate_would_be_enough() -> None:
-    diagnosis = found("network-cannot-carry")
-    assert "A port of " in diagnosis.trouble.cause
+    slow = ("topology=ethernet-10g-a100", "nodes=2", "topology.node.nics.bandwidth=2 Gbps", f"{ZERO}.stage=1")
+    much = ("training.sequence_length=4096", "training.micro_batch_size=8", "training.gradient_accumulation_steps=4")
+    diagnosis, needed = answered_network(*slow, *much)
+    assert needed.required is not None
+    assert f"A port of {show_least(needed.as_json())} brings it within 10 % of" in diagnosis.trouble.cause
+    assert f"the {show_seconds(needed.free_seconds)} of a free one" in diagnosis.trouble.cause
     assert diagnosis.machine is not None
-    (change,) = diagnosis.machine.changes
-    assert change.startswith("topology.node.nics.bandwidth=")
+    assert diagnosis.machine.after is not None
+    assert diagnosis.machine.after.step_seconds <= (1 + SLOWDOWN) * needed.free_seconds
+
+
+def test_where_no_port_is_fast_enough_it_says_so_as_require_does() -> None:
+    diagnosis, needed = answered_network(*PAIRS["network-cannot-carry"][0])
+    assert needed.required is None
+    assert "No rate of a port brings it within 10 % of" in diagnosis.trouble.cause
+    assert f"the {show_seconds(needed.free_seconds)} of a free one" in diagnosis.trouble.cause
+    assert f"the step takes {show_seconds(needed.seconds)}" in diagnosis.trouble.cause
+    assert diagnosis.machine is None
+
+
+def answered_network(*changes: str) -> tuple[Diagnosis, Required]:
+    """What the doctor says of the network, and what `require` says of its ports."""
+    answer = examine(scenario(*changes), checks=(Check("network", too_slow),))
+    return answer.troubles[0], require(scenario(*changes), PORT, Wish("slowdown", SLOWDOWN))
+
+
+def remedies(*changes: str) -> dict[str, tuple[Changes, ...]]:
+    """What would be tried against slow tiers and full host memory, by name."""
+    case = Case(simulate(scenario(*changes)), lambda more: scenario(*changes, *more))
+    said = [look(case) for look in (slow_tiers, pinned)]
+    return {c.what: c.spellings for each in said if isinstance(each, Trouble) for c in each.candidates}
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        ("{type: AdamW, params: {lr: 1.0e-4, torch_adam: true}}", "optimizer.params.torch_adam=false"),
+        ("{type: SGD, params: {lr: 1.0e-4}}", "optimizer.type=AdamW"),
+    ],
+)
+def test_another_adam_keeps_the_parameters_of_the_optimizer(given: str, change: str) -> None:
+    changes = (OFFLOAD, f"strategy.deepspeed.optimizer={given}")
+    ((spelling,),) = remedies(*changes)["DeepSpeed's own CPU Adam"]
+    assert spelling == f"strategy.deepspeed.{change}"
+    strategy = scenario(*changes, spelling).strategy
+    assert strategy.optimizer.on_cpu == "deepspeed"
+
+
+def test_an_adam_of_the_script_is_exchanged_by_the_key_that_kept_it() -> None:
+    changes = (OFFLOAD, "strategy.deepspeed.optimizer=null", "strategy.deepspeed.zero_force_ds_cpu_optimizer=false")
+    (spelling,) = remedies(*changes)["DeepSpeed's own CPU Adam"]
+    assert spelling == ("strategy.deepspeed.zero_force_ds_cpu_optimizer=true",)
+    assert scenario(*changes, *spelling).strategy.optimizer.on_cpu == "deepspeed"
+
+
+def test_drives_are_a_remedy_only_where_a_folder_on_them_is_named() -> None:
+    full = PAIRS["pinned-memory"][0]
+    name = "optimizer states on NVMe"
+    assert name not in remedies(*full)
+    (spelling,) = remedies(*full, f"{ZERO}.offload_optimizer.nvme_path=/scratch")[name]
+    assert spelling == (f"{ZERO}.sub_group_size={POWERS[-1]}", f"{ZERO}.offload_optimizer.device=nvme")
+    (spelling,) = remedies(*full, f"{ZERO}.offload_param={{device: none, nvme_path: /scratch}}")[name]
+    assert spelling[-1] == f"{ZERO}.offload_optimizer.nvme_path=/scratch"
 
 
 def test_an_optimizer_that_deepspeed_only_warns_of_is_allowed() -> None:
@@ -192,6 +276,38 @@ def test_what_makes_it_fit_is_taken_before_anything_else_is_looked_at() -> None:
     assert first.best is not None
     assert others
     assert all(each.base == first.best.changes and each.before.fits for each in others)
+
+
+def test_whatever_makes_it_fit_is_taken_though_the_trouble_is_another() -> None:
+    """The first check asks for less memory, not for room; its remedy makes room all the same."""
+    ill = PAIRS["activations-not-sharded"][0]
+    first = Trouble("first", "note", "a symptom", "a cause", (SLOWER,), aim="smaller")
+    second = replace(first, code="second", severity="error")
+    checks = [Check(each.code, lambda case, each=each: each) for each in (first, second)]  # type: ignore[misc]
+    mending, other = examine(scenario(*ill), checks=checks).troubles
+    assert (mending.trouble.code, other.trouble.code) == ("first", "second")
+    assert other.base == SLOWER.spellings[0]
+    assert (mending.before.fits, other.before.fits) == (False, True)
+
+
+def test_what_may_end_the_run_comes_before_what_makes_it_slow() -> None:
+    first = examined(*PAIRS["fragmentation"][0]).troubles[0]
+    assert (first.trouble.code, first.trouble.severity) == ("fragmentation", "warning")
+    assert first.measured is not None
+    assert first.measured.numbers["failed_requests"] > 0
+
+
+@pytest.mark.parametrize("memory", ["9 GB", "10.055 GB", "10.5 GB"])
+def test_run_doctor_and_tune_mean_the_same_by_fitting(memory: str) -> None:
+    """Too small; large enough, but in pieces; and roomy."""
+    asked = scenario(*PIECES, f"topology.node.gpus.memory={memory}")
+    played = simulate(asked)
+    summary = played.summary()
+    assert summary.fits == Outcome.of(played).fits == (looked_at(asked)["unfit"] == "") == (memory != "9 GB")
+    assert any(each.code == FRAGMENTATION for each in summary.findings) == (memory == "10.055 GB")
+    assert [each.code for each in summary.findings if each.severity == "error"] == (
+        [] if summary.fits else ["out-of-memory"]
+    )
 
 
 def test_checkpoints_tell_time_and_host_memory_of_whole_weights() -> None:

@@ -305,7 +305,7 @@ def busy_step(ops: tuple[Op, ...], *sizes: float) -> Summary:
     return summarize(played(step, [FORWARD_SECONDS] * len(ops), supply(capacity=1.5 * GIB)), facts())
 
 
-def test_room_in_pieces_probably_ends_the_run() -> None:
+def test_room_in_pieces_may_end_the_run() -> None:
     """2 MiB are cut from the cached 1 GiB, whose rest is too small for the next one, and no other segment fits."""
     ops = (
         Op(0, "a", "compute", MATMUL, acquires=(0,), releases=(0,)),
@@ -313,14 +313,12 @@ def test_room_in_pieces_probably_ends_the_run() -> None:
         Op(2, "c", "compute", MATMUL, acquires=(2,), releases=(1, 2), phase="backward"),
     )
     summary = busy_step(ops, GIB, 2 * MIB, GIB)
-    (found,) = [each for each in summary.findings if each.severity == "error"]
+    (found,) = [each for each in summary.findings if each.code == "fragmentation"]
     assert summary.fits
-    assert found.code == "fragmentation"
-    assert found.message.startswith(
-        "gpu: the run would probably stop at c (backward), out of memory: 1.126 GB of 1.611"
-    )
+    assert found.severity == "warning"
+    assert found.message.startswith("gpu: the run may stop at c (backward), out of memory: 1.126 GB of 1.611")
     assert "no room in one piece for one request of the step" in found.message
-    assert render(summary).split("\n")[1] == "PROBABLY DOES NOT FIT: gpu, no room in one piece (see findings)"
+    assert render(summary).split("\n")[1] == "MAY NOT FIT: gpu, no room in one piece (see findings)"
 
 
 def test_before_it_gives_up_the_allocator_waits_for_the_streams() -> None:

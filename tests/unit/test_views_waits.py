@@ -46,7 +46,8 @@ def test_equals_do_not_wait() -> None:
 
 def test_all_take_the_time_of_the_slowest_port() -> None:
     """1 s of latency, then 4 s, of which 3 are for the slow port."""
-    assert waits(gathered(latency=1.0)) == (Wait("fast", "slow", "slow", 3.0, 3.0, 1, "nic.slow", "NIC 5 B/s"),)
+    (wait,) = waits(gathered(latency=1.0))
+    assert wait == Wait("fast", "slow", "slow", 3.0, 3.0, 1, "nic.slow", "NIC 5 B/s", classes=("slow",))
 
 
 @pytest.mark.parametrize(("compute", "exposed"), [(1.0, 3.0), (2.5, 1.5), (4.0, 0.0)])

@@ -18,7 +18,9 @@ def doctor(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Find the classic troubles of a step, and play their remedies.
 
     Each trouble comes with what shows it, why, and the change of settings that helps most of those that were played:
-    step and memory before and after. Nothing found is an answer, too: what was looked at is told.
+    step and memory before and after. Where the step does not fit, what makes it fit is taken first: the troubles after
+    it are those of the step with that remedy, and their remedies are played on top of it ("with the remedy above").
+    Nothing found is an answer, too: what was looked at is told.
     """
     from zerosim.report.doctor import render_doctor
     from zerosim.scenario import load

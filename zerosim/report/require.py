@@ -45,15 +45,18 @@ def show_rated(row: Answer, rate: float | None) -> str:
 
 def show_least(row: Answer) -> str:
     """The rate that is required, in two digits on the safe side."""
-    rate = row["required"]
-    if rate is None:
+    if row["required"] is None:
         return NONE
-    if row["any_rate"]:
-        return ANY
+    return ANY if row["any_rate"] else show_rated(row, rounded_least(row))
+
+
+def rounded_least(row: Answer) -> float:
+    """The rate that is required, of one where any is enough, in two digits on the safe side."""
+    rate = row["required"]
     unit = 1 / 8 if row["network"] else 1.0
     digit = 10.0 ** (math.floor(math.log10(rate / unit)) - 1)
     rounded = math.floor(rate / digit + 1e-9) if row["unit"] == "ratio" else math.ceil(rate / unit / digit - 1e-9)
-    return show_rated(row, rounded * digit * unit)
+    return float(rounded * digit * unit)
 
 
 def _answers(rows: Sequence[Answer]) -> str:
@@ -98,13 +101,18 @@ def _reasons(rows: Sequence[Answer], width: int) -> Iterator[str]:
 
 def _said(row: Answer, name: str) -> Iterator[str]:
     if row["required"] is None:
-        vain = row["free_seconds"] > row["target_seconds"]
-        where = "with a free one" if vain else f"at {show_rated(row, row['most'])}"
-        seconds = row["free_seconds"] if vain else row["seconds"]
-        longer = show_share(seconds / row["target_seconds"] - 1)
-        takes = f"{where} the step takes {show_seconds(seconds)}, {longer} more than it may"
-        yield f"{name}: no rate is enough; {takes}: {row['limited_by']}."
+        yield f"{name}: no rate is enough; {why_none(row)}."
     yield from (f"{name}: {note}." for note in row["notes"])
+
+
+def why_none(row: Answer) -> str:
+    """Why no rate is enough."""
+    vain = row["free_seconds"] > row["target_seconds"]
+    where = "with a free one" if vain else f"at {show_rated(row, row['most'])}"
+    seconds = row["free_seconds"] if vain else row["seconds"]
+    longer = show_share(seconds / row["target_seconds"] - 1)
+    takes = f"{where} the step takes {show_seconds(seconds)}, {longer} more than it may"
+    return f"{takes}: {row['limited_by']}"
 
 
 def _curve(row: Answer) -> str:

@@ -124,13 +124,13 @@ def _pipeline(summary: Summary, width: int) -> Iterator[str]:
 
 
 def _verdict(summary: Summary) -> str:
-    """What stands above all other numbers: that the step cannot be run; nothing where it can."""
+    """What stands above all other numbers: that the step cannot be run, or maybe not; nothing where it can."""
     missing = {name: tier.peak_bytes - tier.capacity_bytes for name, tier in summary.memory.items()}
     short = ", ".join(unbroken(f"{name} {show_size(each)}") for name, each in missing.items() if each > 0)
     if short:
         return f"DOES NOT FIT: {short} too much (see findings)"
     broken = any(finding.code == FRAGMENTATION for finding in summary.findings)
-    return "PROBABLY DOES NOT FIT: gpu, no room in one piece (see findings)" if broken else ""
+    return "MAY NOT FIT: gpu, no room in one piece (see findings)" if broken else ""
 
 
 def _classes(summary: Summary, width: int) -> Iterator[str]:

@@ -78,7 +78,7 @@ def _alike(summary: Summary, least: float) -> list[list[Wait]]:
 def _waited(alike: Sequence[Wait], summary: Summary) -> str:
     """Waits of several classes for the same; the longest of them is told."""
     longest = alike[0]
-    everyone = len(alike) == len(summary.classes) - len(longest.waited_for.split(", ")) > 1
+    everyone = len(alike) == len(summary.classes) - len(longest.classes) > 1
     who = "all others" if everyone else ", ".join(wait.waiting for wait in alike)
     for_whom, label = longest.waited_for, longest.label
     if longest.node is not None:

@@ -114,6 +114,15 @@ def memory(timeline: Timeline, ranks_per_node: int = 1) -> dict[str, TierMemory]
     return found
 
 
+def unfit(tiers: Mapping[str, TierMemory]) -> str:
+    """The first tier that has no room for what it holds at its peak; "" where the step fits.
+
+    That PyTorch's allocator would find no room in one piece is a warning beside it (`memory_findings`): runs are
+    published that went where this is foretold (titan-051), as the order of its requests is not known so well.
+    """
+    return next((name for name, tier in tiers.items() if tier.excess), "")
+
+
 def _tier(timeline: Timeline, tier: str, holders: Sequence[Holder]) -> TierMemory:
     supply = timeline.supply
     sizes = np.array([h.ranks * b.taken if b.tier == tier else 0.0 for h in holders for b in h.step.buffers])

@@ -16,7 +16,7 @@ from zerosim.views.remedies import NO_ROUNDING, remedy
 
 PARTS_NAMED = 3
 ROOMIER = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or leave more room: smaller buckets or batches."
-FRAGMENTATION = "fragmentation"  # the code of what probably ends a step whose bytes would fit
+FRAGMENTATION = "fragmentation"  # the code of what may end a step whose bytes fit
 ROUNDING = 0.1  # share of a tier's capacity lost to rounding that is worth a note; a choice
 
 
@@ -86,15 +86,15 @@ def _pinned_rounding(tier: TierMemory, choices: Choices) -> Finding:
 
 
 def _fragmentation(timeline: Timeline, gpu: TierMemory, reserve: Reserve) -> Finding:
-    """What PyTorch raises as out of memory while bytes enough are free, but not in one piece."""
+    """What PyTorch may raise as out of memory while bytes enough are free, but not in one piece."""
     ops = timeline.program(gpu.rank_class).ops
     where = f" at {ops[reserve.failed].name} ({ops[reserve.failed].phase})" if reserve.failed is not None else ""
     requests = "one request" if reserve.failures == 1 else f"{reserve.failures} requests"
     return Finding(
         code=FRAGMENTATION,
-        severity="error",
+        severity="warning",
         message=(
-            f"gpu: the run would probably stop{where}, out of memory: {show_size(gpu.peak)} of "
+            f"gpu: the run may stop{where}, out of memory: {show_size(gpu.peak)} of "
             f"{show_size(gpu.capacity)} are in use, but PyTorch's allocator would find no room in one piece for "
             f"{requests} of the step, not even after flushing its cache."
         ),

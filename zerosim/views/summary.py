@@ -21,7 +21,7 @@ from zerosim.views.bubble_finding import bubble_finding
 from zerosim.views.choices import Choices
 from zerosim.views.contention import Loss, contention
 from zerosim.views.findings import Weighed, ordered, weighed
-from zerosim.views.memory import Holding, TierMemory, memory
+from zerosim.views.memory import Holding, TierMemory, memory, unfit
 from zerosim.views.memory_findings import memory_findings
 from zerosim.views.phases import phases
 from zerosim.views.running import Cost, Energy, Running, bill
@@ -165,7 +165,7 @@ def summarize(timeline: Timeline, facts: Facts) -> Summary:
     cost, energy = bill(facts.running, seconds, computing, facts.tokens)
     return Summary(
         scenario=facts.title,
-        fits=not any(tier.excess for tier in tiers.values()),
+        fits=not unfit(tiers),
         world_size=facts.world_size,
         nodes=facts.nodes,
         seed=facts.seed,

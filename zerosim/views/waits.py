@@ -35,7 +35,7 @@ class Wait:
 
     They arrive `late` at `collectives` of them, of which the end of the step counts as one, or are `slow` there.
     `resource` is what they have less of. `node`: the one of which they are, where these are several classes and all
-    that it has.
+    that it has. `classes`: the names of those waited for, one by one.
     """
 
     waiting: str
@@ -47,6 +47,7 @@ class Wait:
     resource: str
     label: str
     node: int | None = None
+    classes: tuple[str, ...] = ()
 
 
 class _Pair(NamedTuple):
@@ -104,6 +105,7 @@ def _wait(timeline: Timeline, pair: _Pair, times: _Times) -> Wait:
         resource=resource,
         label=timeline.supply.labels.get(resource, resource),
         node=_whole_node(timeline, pair.waited_for),
+        classes=pair.waited_for,
     )
 
 

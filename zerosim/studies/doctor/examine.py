@@ -20,7 +20,7 @@ from zerosim.simulation import Simulation, facts, simulate
 from zerosim.studies.doctor.case import Again, Case
 from zerosim.studies.doctor.checks import CHECKS
 from zerosim.studies.doctor.trouble import Candidate, Changes, Check, Measured, Trouble
-from zerosim.views.memory import memory
+from zerosim.views.memory import memory, unfit
 
 WORTH = 1.02  # times as fast, or as small: less is within what the simulation knows; a choice, as the next two
 EQUAL = 0.97  # of the best: as good as it
@@ -46,7 +46,7 @@ class Outcome:
         return cls(
             step_seconds=played.makespan,
             tokens_per_second=known.tokens / played.makespan,
-            fits=not any(tier.excess for tier in tiers.values()),
+            fits=not unfit(tiers),
             peak={name: tier.peak for name, tier in tiers.items()},
             capacity={name: tier.capacity for name, tier in tiers.items()},
         )
@@ -139,7 +139,8 @@ def _words(before: Measured | None, best: Tried | None) -> dict[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The troubles, most severe first, and for every other check what it saw."""
+    """The troubles, most severe first, but never before the one whose remedy they stand on; and for every other check
+    what it saw."""
 
     title: str
     troubles: tuple[Diagnosis, ...]
@@ -168,7 +169,7 @@ def examine(
             clear.append((check.name, found))
         else:
             diagnoses.append(found)
-    order = sorted(diagnoses, key=lambda each: (ORDER.index(each.trouble.severity), -each.trouble.lost))
+    order = sorted(diagnoses, key=lambda each: (len(each.base), ORDER.index(each.trouble.severity), -each.trouble.lost))
     return Examined(scenario.title, tuple(order), tuple(clear))
 
 
@@ -198,7 +199,7 @@ class _Practice:
             return diagnosis
         if diagnosis.trouble.confirmed and diagnosis.best is None:
             return diagnosis.trouble.clear
-        if diagnosis.trouble.aim == "fits" and diagnosis.best:
+        if diagnosis.best and not diagnosis.before.fits and _after(diagnosis.best).fits:
             self._mend(diagnosis.best.changes)
         return diagnosis
 

@@ -2,13 +2,14 @@
 
 Told from what is held at the peak. Where activations alone are more than what is missing, a stage above cannot be the
 answer: recomputation or a smaller micro-batch is (Rajbhandari et al. 2020, ZeRO, section 3.2: residual memory). What
-PyTorch's allocator cannot place although bytes enough are free ends a run in the same way.
+PyTorch's allocator cannot place although bytes enough are free may end a run in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerosim.report.words import counted
 from zerosim.simulation import Simulation
 from zerosim.spec.strategy import Ddp, Fsdp, Pipeline, Zero
 from zerosim.studies.doctor.case import Case
@@ -22,7 +23,7 @@ from zerosim.studies.doctor.settings import (
 )
 from zerosim.studies.doctor.trouble import Candidate, Measured, Trouble
 from zerosim.units import show_size
-from zerosim.views.memory import GPU, memory
+from zerosim.views.memory import GPU, memory, unfit
 from zerosim.views.memory_findings import FRAGMENTATION
 from zerosim.views.summary import TierUse
 
@@ -32,7 +33,7 @@ STAGES = {"optimizer": 1, "gradients": 2, "parameters": 3}
 
 
 def out_of_memory(case: Case) -> Trouble | str:
-    """What does not fit on a GPU, or probably would not."""
+    """What does not fit on a GPU, or may find no room in one piece."""
     gpu = case.summary.memory["gpu"]
     excess = gpu.peak_bytes - gpu.capacity_bytes
     if excess > 0:
@@ -42,10 +43,11 @@ def out_of_memory(case: Case) -> Trouble | str:
         return f"{show_size(gpu.peak_bytes)} of {show_size(gpu.capacity_bytes)} at the peak"
     return Trouble(
         code=FRAGMENTATION,
-        severity="error",
+        severity="warning",
         symptom=broken.message,
         cause="What is in use leaves no room in one piece: the cache of PyTorch's allocator is as large as the GPU.",
         candidates=tuple(_remedies(case, gpu, True)),
+        lost=case.seconds,  # all of the step hangs on it
         aim="measured",
         measure=_placed,
     )
@@ -56,8 +58,8 @@ def _placed(played: Simulation) -> Measured:
     tiers = memory(played, played.scenario.ranks_per_node)
     reserve = tiers[GPU].reserve
     failures = 0 if reserve is None else reserve.failures
-    over = any(tier.excess for tier in tiers.values())
-    return Measured({"failed_requests": failures}, f"{failures} requests without room", bool(failures or over))
+    words = f"{counted(failures, 'request')} without room"
+    return Measured({"failed_requests": failures}, words, bool(failures or unfit(tiers)))
 
 
 def _does_not_fit(case: Case, gpu: TierUse, excess: float) -> Trouble:

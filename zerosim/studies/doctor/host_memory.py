@@ -95,6 +95,9 @@ def _of_zero(case: Case, given: Zero) -> Iterator[Candidate]:
     if states.device != "none":
         also = {"offload_param__device": "none"} if given.stage == 3 and weights.device != "none" else {}
         yield zero("states on the GPU", offload_optimizer__device="none", **also)
-    if given.stage == 3 and case.scenario.topology.devices("nvme"):
-        path = {"offload_optimizer__device": "nvme", "offload_optimizer__nvme_path": "/local_nvme"}
-        yield zero("optimizer states on NVMe", sub_group_size=POWERS[-1], **path)
+    path = states.nvme_path or weights.nvme_path  # where none is named, nobody knows where the drives are
+    if given.stage == 3 and states.device != "nvme" and path and case.scenario.topology.devices("nvme"):
+        drives: dict[str, object] = {"offload_optimizer__device": "nvme"}
+        if states.nvme_path is None:
+            drives["offload_optimizer__nvme_path"] = path
+        yield zero("optimizer states on NVMe", sub_group_size=POWERS[-1], **drives)

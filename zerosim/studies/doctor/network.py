@@ -2,23 +2,21 @@
 what is sent takes longer than that.
 
 Less is sent by a lower stage, by shards within a node (hpZ, hybrid), by quantisation, or by fewer and larger
-micro-steps; what rate it would take with the settings as they are is searched, too (`requirement`). Where a few slow
+micro-steps; what rate it would take with the settings as they are is told, too (`require`). Where a few slow
 ranks are the reason, that is told instead (`uneven`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerosim.errors import ZerosimError
-from zerosim.simulation import simulate
+from zerosim.report.require import rounded_least, show_least, why_none
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp
 from zerosim.studies.doctor.case import GATHERS, REDUCTIONS, Case
 from zerosim.studies.doctor.settings import LOSSY, batch, deepspeed_instead, fsdp, larger_batches, zero
 from zerosim.studies.doctor.trouble import Candidate, Price, Trouble, weight
-from zerosim.studies.reason import waiting
-from zerosim.studies.requirement import Requirement, least_rate
+from zerosim.studies.require import Required, Wish, require
 from zerosim.units import show_rate, show_seconds, show_share
 
 TIMES = 1.5  # the step over its compute, from which on the network does not carry it; a choice
@@ -124,30 +122,33 @@ def _of_ddp(case: Case, given: Ddp) -> Iterator[Candidate]:
 # --- the rate that it would take -------------------------------------------------------------------------------------
 
 
-def _required(case: Case) -> Requirement | None:
-    """The least rate of a port at which the step is nearly as fast as with a free one; None where nodes have none."""
+def _required(case: Case) -> Required | None:
+    """What `require` says of a port, at most so much longer than with a free one; None where nodes have none."""
     try:
-        free = least_rate(case.scenario, PORT, float("inf"), case.seconds)
-        best = min(case.seconds, *(seconds for _, seconds in free.curve))
-        found = least_rate(case.scenario, PORT, SLOWDOWN, best)
+        return require(case.scenario, PORT, Wish("slowdown", SLOWDOWN))
     except ZerosimError:
         return None
-    if found.required is not None and best > TIMES * case.summary.breakdown.compute:
-        then = simulate(case.again((f"{PORT}={found.required!r}",)))
-        return replace(found, baseline_seconds=best, limited_by=waiting(then.summary()))
-    return replace(found, baseline_seconds=best)
 
 
-def _told(found: Requirement) -> str:
-    today = "" if found.today is None else f", today {show_rate(found.today, bits=True)}"
+def _told(found: Required) -> str:
+    """The least rate, or why there is none, in the words of `require`."""
+    return " ".join((_said(found), *(f"{note}." for note in found.notes)))
+
+
+def _said(found: Required) -> str:
+    row = found.as_json()
+    today = "" if found.today is None else f"; today {show_rate(found.today, bits=True)}"
+    wish = f"within {show_share(SLOWDOWN)} of the {show_seconds(found.free_seconds)} of a free one"
     if found.required is None:
-        return f"No rate of a port would be enough{today}."
-    rate, best = show_rate(found.required, bits=True), show_seconds(found.baseline_seconds)
-    words = f"A port of {rate}{today} would bring it within {show_share(SLOWDOWN)} of the {best} of a free one"
-    return f"{words}{f'; even there it {found.limited_by}' if found.limited_by else ''}."
+        return f"No rate of a port brings it {wish}{today}; {why_none(row)}."
+    if found.any_rate:
+        return f"Any rate of a port brings it {wish}{today}."
+    reached = f"the step then takes {show_seconds(found.seconds)}"
+    return f"A port of {show_least(row)} brings it {wish}{today}; {reached}."
 
 
-def _ports(found: Requirement | None) -> Iterator[Candidate]:
-    if found is not None and found.required is not None:
-        rate = f"{found.required * 8 / 1e9:.4g} Gbps"
+def _ports(found: Required | None) -> Iterator[Candidate]:
+    """A port of that rate, where it is more than there is."""
+    if found is not None and found.required is not None and found.required > (found.today or 0.0):
+        rate = f"{rounded_least(found.as_json()) * 8 / 1e9:.4g} Gbps"
         yield Candidate(f"ports of {rate}", ((f"{PORT}={rate}",),), machine=True)

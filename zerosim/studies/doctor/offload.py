@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from zerosim.spec.strategy import DeepSpeed, Fsdp, Zero
 from zerosim.studies.doctor.case import Case
+from zerosim.studies.doctor.optimizers import ADAM, ANOTHER
 from zerosim.studies.doctor.settings import DEEPSPEED, batch, fsdp, larger_batches, zero
 from zerosim.studies.doctor.trouble import Candidate, Trouble, weight
 from zerosim.units import show_count, show_seconds, show_share
@@ -18,6 +19,7 @@ from zerosim.units import show_count, show_seconds, show_share
 LEAST = 0.1  # of the step; a choice
 MOVES, CPU = frozenset({"transfer"}), frozenset({"host_compute"})
 TIMES = (2, 4)  # as many sequences a step
+ASSUMED = "optimizer-assumed"  # minted by spec/deepspeed_optimizer: the file has none
 ON_GPU = {"offload_param__device": "none"}
 SUB_GROUP = 100_000_000  # elements: several of them, so that drives and CPU overlap
 
@@ -57,7 +59,7 @@ def _remedies(case: Case) -> Iterator[Candidate]:
     better: list[Candidate] = []
     less: list[Candidate] = []
     if isinstance(strategy, DeepSpeed):
-        better += _better(strategy)
+        better += _better(case, strategy)
         less += _less(strategy.zero)
     elif isinstance(strategy, Fsdp) and strategy.cpu_offload:
         less.append(fsdp("nothing offloaded", cpu_offload=False))
@@ -72,7 +74,7 @@ def _remedies(case: Case) -> Iterator[Candidate]:
     yield batch(case, training.micro_batch_size, training.gradient_accumulation_steps * TIMES[-1])
 
 
-def _better(strategy: DeepSpeed) -> Iterator[Candidate]:
+def _better(case: Case, strategy: DeepSpeed) -> Iterator[Candidate]:
     """The same states in the same places, moved better."""
     given = strategy.zero
     states, weights = given.offload_optimizer, given.offload_param
@@ -83,8 +85,8 @@ def _better(strategy: DeepSpeed) -> Iterator[Candidate]:
         keys["offload_param__pin_memory"] = True
     if keys:
         yield zero("pinned host memory", **keys)
-    if strategy.optimizer.on_cpu == "torch" or not strategy.optimizer.fused:
-        yield Candidate("DeepSpeed's own CPU Adam", ((f"{DEEPSPEED}.optimizer={{type: AdamW}}",),))
+    if given.optimizer_on_host and strategy.optimizer.on_cpu == "torch":
+        yield _own_adam(case, strategy)
     if states.device == "nvme" and given.stage == 3 and not (states.pipeline_read and states.pipeline_write):
         pipelined = {"offload_optimizer__pipeline_read": True, "offload_optimizer__pipeline_write": True}
         for size in dict.fromkeys((given.sub_group_size, SUB_GROUP)):
@@ -92,6 +94,16 @@ def _better(strategy: DeepSpeed) -> Iterator[Candidate]:
             yield zero(what, sub_group_size=size, offload_optimizer__buffer_count=12, **pipelined)
     if not given.overlap_comm:
         yield zero("overlap_comm, so that gradients are copied during backward", overlap_comm=True)
+
+
+def _own_adam(case: Case, strategy: DeepSpeed) -> Candidate:
+    """DeepSpeed's Adam for the CPU, which passes over memory once; the parameters of the file's optimizer stay."""
+    what = "DeepSpeed's own CPU Adam"
+    if any(each.code == ASSUMED for each in case.scenario.findings):  # the script builds it
+        return Candidate(what, ((f"{DEEPSPEED}.zero_force_ds_cpu_optimizer=true",),))
+    if strategy.optimizer.name in ("Adam", "AdamW"):
+        return Candidate(what, ((f"{DEEPSPEED}.optimizer.params.torch_adam=false",),))
+    return Candidate(what, (ADAM,), (ANOTHER,))
 
 
 def _less(given: Zero) -> Iterator[Candidate]:

@@ -23,7 +23,7 @@ COMPRESSED = frozenset({"OneBitAdam", "ZeroOneAdam", "OneBitLamb"})
 BY_LAYER = frozenset({"Lamb", "OneBitLamb"})
 UNTESTED = "untested-optimizer"  # minted by spec/deepspeed_optimizer
 ANOTHER = Price("another optimizer, and so another training", 1.2)
-ADAM = (f"{DEEPSPEED}.optimizer.type=AdamW",)
+ADAM = (f"{DEEPSPEED}.optimizer.type=AdamW",)  # its parameters, such as lr, stay
 
 
 def not_partitioned(case: Case) -> Trouble | str:

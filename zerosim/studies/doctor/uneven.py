@@ -64,9 +64,7 @@ def _less_traffic(case: Case, worst: Wait) -> Iterator[Candidate]:
 
 def _without(case: Case, worst: Wait) -> Iterator[Candidate]:
     """A run that leaves the slow node out, where it is the last one."""
-    classes = {each.name: each for each in case.simulation.classes}
-    slow = [classes[name] for name in worst.waited_for.split(", ") if name in classes]
-    nodes = {host for each in slow for host in each.hosts}
+    nodes = {host for each in case.simulation.classes if each.name in worst.classes for host in each.hosts}
     last = len(case.scenario.topology.hosts) - 1
     if nodes == {last} and last > 0:
         fewer: Changes = (f"nodes={last}", "gpus=null")

@@ -28,8 +28,8 @@ from zerosim.spec.document import Document
 from zerosim.step import Collective, Step
 from zerosim.studies.journal import Answer
 from zerosim.studies.sweep_questions import defect
-from zerosim.views import memory
 from zerosim.views.least_memory import least_peaks
+from zerosim.views.memory import memory, unfit
 
 ERROR = "error"
 SAFE = 1 - 1e-9  # of a bound: sums of doubles in another order differ by less
@@ -90,14 +90,10 @@ def look(scenario: Scenario) -> Answer:
 
 
 def played(scenario: Scenario) -> Answer:
-    """`seconds` of the step, `gpu_bytes` at its peak, and `unfit`: the tier that has no room for it, or
-    "fragmentation" where the GPU has bytes enough but the allocator finds no room in one piece; else ""."""
+    """`seconds` of the step, `gpu_bytes` at its peak, and `unfit`: the tier that has no room for it; else ""."""
     timeline = simulate(scenario)
     tiers = memory(timeline, facts(scenario).ranks_per_node)
-    reserve = tiers["gpu"].reserve
-    fragmented = "fragmentation" if reserve is not None and reserve.failures else ""
-    unfit = next((name for name, tier in tiers.items() if tier.excess), fragmented)
-    return {"seconds": timeline.makespan, "gpu_bytes": tiers["gpu"].peak, "unfit": unfit}
+    return {"seconds": timeline.makespan, "gpu_bytes": tiers["gpu"].peak, "unfit": unfit(tiers)}
 
 
 def _bound(step: Step, demands: Sequence[Demand], supply: Supply) -> float:
