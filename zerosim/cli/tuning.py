@@ -106,6 +106,8 @@ def tune(
     beside = _written(scenario, tuned, target, asked.base) if target is not None else []
     if as_json:
         print_json(tuned.as_json())
+        for line in beside if tuned.config is None else ():
+            click.echo(line, err=True)
     else:
         print_text(render_tune(tuned.as_json(), width(), beside))
     if target is not None and tuned.config is not None:

@@ -89,8 +89,8 @@ def _elsewhere(strategy: DeepSpeed, world: int) -> str:
     if zero.elastic_checkpoint and zero.stage in (1, 2):
         return "elastic_checkpoint: they load on any number of ranks"
     swapped = "nvme" in (zero.offload_optimizer.device, zero.offload_param.device) and zero.stage == 3
-    other = "none, as they are swap files" if swapped else "others after ds_to_universal.py"
-    return f"they load on {world} ranks only, on {other}"
+    other = "and can not be converted, as they are swap files" if swapped else "on others after ds_to_universal.py"
+    return f"they load on {world} ranks only, {other}"
 
 
 def _why(strategy: DeepSpeed, world: int) -> str:
