@@ -15,8 +15,8 @@ def explain(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Where each millisecond went, and what would change it.
 
     Time without compute is attributed along the chain of waits to its root: an op, a phase, layers, a resource. The
-    rows sum to the step without its compute, as the stalls of `run --json` do; those are named after what was in
-    flight, these after what the GPU waited for.
+    rows sum to the step without its compute, as the stalls of `run` do. A stall names what was in flight while the GPU
+    waited, a row here what it waited for: the two may differ.
 
     The step is played anew with one thing at a time 10 % faster, twice as fast, and free. It is priced on the faster
     machine, so that collectives may choose another algorithm; the part of a rate that can be reached stays as it is,

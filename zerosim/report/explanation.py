@@ -1,25 +1,29 @@
 """What `explain` shows: three short tables of the answer's JSON.
 
 Rule: the rows that are worth a line, and a line that counts the others with their sum, so that what is shown sums to
-what is said. A resource loses its sharers and its rate where room is short, never what tells it from another.
+what is said. A resource keeps its rate, which is what can be bought: it loses its sharers where room is short, and is
+told in more lines than one.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zerosim.report.parts import CAUSES, sharer_name
 from zerosim.report.tables import Column, cell_width, clip, pad, table
-from zerosim.report.waits import shortened
-from zerosim.report.words import INDENT, bound, counted, share, wrapped
+from zerosim.report.waits import SHARED
+from zerosim.report.words import INDENT, bound, counted, share, unbroken, wrapped
 from zerosim.units import show_seconds
 
 Row = Mapping[str, Any]
 
 MOST = 8  # rows of a table; a choice
 HARDLY = 0.0005  # of the step: shown as 0.0 %
+ROOM = 20  # cells beside a line in which a resource can be told; a choice
+RATE = re.compile(r"(?:\d+ x )?[\d.]+ \S+/s")
 KERNELS = ("matmul", "attention", "memory_bound")
 OTHERS = ("wait_for_rank", "wait_for_stage")
 ANOMALY = "ops that keep their order on shared links may meet at a worse moment, or a collective chooses otherwise"
@@ -48,10 +52,18 @@ def _head(answer: Row, width: int) -> Iterator[str]:
     yield f"step {show_seconds(step)}: compute {show_seconds(compute)}, without {show_seconds(step - compute)}{misfit}"
 
 
-def _beside(line: str, longest: int, label: str, width: int) -> str:
-    """A line of a table with a resource behind it, as much of that as there is room for."""
+def _beside(line: str, longest: int, label: str, width: int) -> Iterator[str]:
+    """A line of a table with a resource behind it, which goes on below where room is short."""
     room = width - longest - len(INDENT)
-    return f"{pad(line, longest)}{INDENT}{shortened(label, room)}" if label else line
+    brief = label if cell_width(label) <= room else SHARED.sub("", label)
+    told = RATE.sub(lambda rate: unbroken(rate[0]), brief)
+    if room < ROOM:
+        yield line
+        yield from wrapped(told, width, 2 * INDENT) if label else ()
+        return
+    first, *more = wrapped(told, room, "") if label else [""]
+    yield f"{pad(line, longest)}{INDENT}{first}" if first else line
+    yield from (f"{pad('', longest)}{INDENT}{words}" for words in more)
 
 
 # --- where the time went ---------------------------------------------------------------------------------------------
@@ -73,7 +85,7 @@ def _attribution(answer: Row, step: float, width: int) -> Iterator[str]:
     drawn = table(columns, cells, INDENT).split("\n")[1:]
     longest = max(map(cell_width, drawn))
     for line, row in zip(drawn, [*named, *[None] * bool(rest)], strict=True):
-        yield _beside(line, longest, "" if row is None else _limit(row, answer["slowest"]), width)
+        yield from _beside(line, longest, "" if row is None else _limit(row, answer["slowest"]), width)
         if row is not None and _held(row):
             yield clip(2 * INDENT + _held(row), width)
 
@@ -139,7 +151,7 @@ def _path(answer: Row, step: float, width: int) -> Iterator[str]:
     longest = max(map(cell_width, drawn))
     labels = [row["label"] if row["op"] not in ("host", "idle") else "" for row in named]
     for line, label in zip(drawn, [*labels, *[""] * (len(drawn) - len(labels))], strict=True):
-        yield _beside(line, longest, label, width)
+        yield from _beside(line, longest, label, width)
     yield from wrapped(bound(_slack(answer)), width, INDENT, hang=INDENT)
 
 
@@ -204,7 +216,7 @@ def _sensitivity(answer: Row, width: int) -> Iterator[str]:
         longest = max(map(cell_width, drawn))
         yield drawn[0]
         for line, row in zip(drawn[1:], rows, strict=True):
-            yield _beside(line, longest, row["today"], width)
+            yield from _beside(line, longest, row["today"], width)
     idle = [row["words"] for row in answer["sensitivity"] if row not in rows]
     if idle:
         yield from wrapped(f"nothing changes with faster {', '.join(idle)}", width, INDENT, hang=INDENT)
