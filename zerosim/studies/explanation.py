@@ -13,6 +13,7 @@ from zerosim.studies.sensitivity import Sensitivity, Told, sensitivity
 from zerosim.views.activity import activity
 from zerosim.views.attribution import Attribution, attribution
 from zerosim.views.breakdown import breakdown
+from zerosim.views.critical_path import critical_path
 from zerosim.views.path_runs import Run, path_runs
 from zerosim.views.slack import Slack, slack, slacks
 
@@ -69,7 +70,7 @@ class Explanation:
 
 def explain(played: Simulation, told: Told = lambda done, of: None) -> Explanation:
     """The step explained; `told` hears how many of the steps with something faster are played."""
-    seen, loose = activity(played), slack(played)
+    seen, loose, links = activity(played), slack(played), critical_path(played)
     return Explanation(
         scenario=played.scenario.title,
         fits=played.summary().fits,
@@ -77,8 +78,8 @@ def explain(played: Simulation, told: Told = lambda done, of: None) -> Explanati
         compute_seconds=breakdown(played, seen).compute,
         slowest=played.slowest.name,
         attribution=attribution(played, seen),
-        path=path_runs(played),
-        slack=slacks(played, loose),
+        path=path_runs(played, links),
+        slack=slacks(played, loose, links),
         largest=tuple(_largest(played, loose[played.slowest.name])),
         sensitivity=sensitivity(played, told),
     )

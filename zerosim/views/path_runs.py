@@ -1,6 +1,7 @@
 """The critical path in few words: runs of links of one phase, micro-batch and class, each with what it consists of.
 
-The runs are in order of time and sum to the step; the parts of a run sum to it.
+The runs are in order of time and sum to the step; the parts of a run sum to it. While the step hung on the host, that is
+cut by the ops that it issued in this time, each of a phase of its own.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ def path_runs(timeline: Timeline, links: Sequence[Link] | None = None) -> tuple[
     programs = {each.name: timeline.program(each).ops for each in timeline.classes}
     layers = {each.name: served(programs[each.name]) for each in timeline.classes}
     found = []
-    for (phase, micro_batch, name), group in groupby(
-        critical_path(timeline) if links is None else links, key=lambda link: _place(link, programs)
-    ):
+    links = critical_path(timeline) if links is None else links
+    pieces = (piece for link in links for piece in _issues(timeline, link))
+    for (phase, micro_batch, name), group in groupby(pieces, key=lambda piece: _place(piece, programs)):
         run = list(group)
         passed = {layers[name][link.op] for link in run}
         found.append(
@@ -64,6 +65,23 @@ def path_runs(timeline: Timeline, links: Sequence[Link] | None = None) -> tuple[
             )
         )
     return tuple(found)
+
+
+def _issues(timeline: Timeline, link: Link) -> Iterator[Link]:
+    """A link of the host, cut into one for each op that it issued; any other as it is."""
+    if link.why != "host":
+        yield link
+        return
+    spans = timeline.spans[link.rank_class]
+    first = link.op
+    while first and spans[first - 1].issued > link.start:
+        first -= 1
+    start = link.start
+    for number in range(first, link.op + 1):
+        end = link.end if number == link.op else spans[number].issued
+        if end > start:
+            yield link._replace(op=number, start=start, end=end)
+            start = end
 
 
 def _place(link: Link, programs: Mapping[str, Sequence[Op]]) -> tuple[Phase, int, str]:

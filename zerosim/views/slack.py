@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zerosim.timeline import Call, Timeline
-from zerosim.views.critical_path import critical_path, predecessors
+from zerosim.views.critical_path import Link, critical_path, predecessors
 from zerosim.views.flows import party
 
 NONE = 1e-9  # of the step: less slack than this is the rounding of sums
@@ -48,11 +48,14 @@ def slack(timeline: Timeline) -> dict[str, list[float]]:
     }
 
 
-def slacks(timeline: Timeline, known: Mapping[str, Sequence[float]] | None = None) -> tuple[Slack, ...]:
-    """Of each kind and stream, those with least slack first and the longest of these. `known`: if it is at hand."""
+def slacks(
+    timeline: Timeline, known: Mapping[str, Sequence[float]] | None = None, links: Sequence[Link] | None = None
+) -> tuple[Slack, ...]:
+    """Of each kind and stream, those with least slack first and the longest of these. `known` is the slack of the ops
+    and `links` the critical path, if they are at hand."""
     known, least = known or slack(timeline), NONE * timeline.makespan
     critical: defaultdict[Call, float] = defaultdict(float)
-    for link in critical_path(timeline):
+    for link in critical_path(timeline) if links is None else links:
         if link.why == "work":
             critical[Call(link.rank_class, link.op)] += link.end - link.start
     found = []
