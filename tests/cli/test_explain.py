@@ -13,7 +13,7 @@ from zerosim.studies.explanation import ranges
 
 SHIPPED = {  # what most of the time without compute hangs on, and what to buy
     "gpt2-large-ddp-4090.yaml": ("all_reduce", "pcie"),
-    "llama-2-7b-fsdp-offload-4090.yaml": ("cpu_optimizer", "pcie"),
+    "llama-2-7b-fsdp-offload-4090.yaml": ("cpu_optimizer", "cpu"),
     "llama-2-7b-hybrid-two-nodes-10g.yaml": ("all_reduce", "nic"),
 }
 
@@ -54,13 +54,28 @@ def test_the_largest_row_and_the_best_buy(name: str, what: tuple[str, str]) -> N
 
 
 def test_a_step_twice_as_fast_is_that_of_the_scenario_with_twice_the_rate() -> None:
-    """Ports of 10 Gb/s, and ports of 20 Gb/s of which as much can be reached."""
-    name = "llama-2-7b-hybrid-two-nodes-10g.yaml"
-    port = ("--set", "topology.node.nics.efficiency=0.9", "--set", "topology.node.nics.latency=20 us")
-    rate = ("--set", "topology.node.nics.bandwidth=20 Gbps")
-    faster = ask("run", ROOT / "scenarios" / name, "--json", *port, *rate).json
-    row = next(row for row in explained(name, *port)["sensitivity"] if row["resource"] == "nic")
-    assert row["twice_as_fast_seconds"] == pytest.approx(faster["step_seconds"], rel=1e-9)
+    """Ports of 10 and 20 Gb/s, of which other parts are reached, and PCIe 4 and 5; free is what `require` calls so."""
+    for name, thing, faster, path in (
+        ("llama-2-7b-hybrid-two-nodes-10g.yaml", "nic", "nics.bandwidth=20 Gbps", "node.nics.bandwidth"),
+        ("gpt2-large-ddp-4090.yaml", "pcie", "pcie.generation=5", "node.pcie.bandwidth"),
+    ):
+        file = ROOT / "scenarios" / name
+        row = next(row for row in explained(name)["sensitivity"] if row["resource"] == thing)
+        twice = ask("run", file, "--json", "--set", f"topology.node.{faster}").json
+        assert row["twice_as_fast_seconds"] == pytest.approx(twice["step_seconds"], rel=1e-9)
+        required = ask("require", file, "--resource", path, "--slowdown", "100%", "--json").json
+        answer = required[0] if isinstance(required, list) else required
+        assert row["free_seconds"] == pytest.approx(answer["free_seconds"], rel=1e-9)
+        assert (row["bounded"], row["same_share"]) == ("", False)
+
+
+def test_what_a_port_may_not_be_and_what_is_played_with_the_share_of_today_is_said() -> None:
+    answer = explained("gpt2-large-ddp-4090.yaml")
+    first = answer["sensitivity"][0]
+    bounded = first | {"bounded": "at most 121 GB/s, as PCIe 6 x16"}
+    ports = first | {"words": "network ports", "same_share": True}
+    text = render_explanation(answer | {"sensitivity": [bounded, ports]})
+    assert "\n  2x faster PCIe lanes: at most 121 GB/s, as PCIe 6 x16\n  network ports: played with the " in text
 
 
 def test_the_screen() -> None:
@@ -74,7 +89,7 @@ def test_the_screen() -> None:
         "all-gather, backward, layers 0-31 ",
         "\nthe critical path: ",
         "\n  slack (how much later ",
-        "\nthe step with one thing faster (",
+        "\nthe step with one thing faster: ",
         "\n  PCIe lanes ",
         "\n  nothing changes with faster ",
     ):
@@ -90,7 +105,11 @@ def test_stages_wait_for_what_other_stages_compute() -> None:
     assert waits
     assert all(row["rank_class"] != found["slowest"] for row in waits)
     assert {run["rank_class"] for run in found["critical_path"]} > {found["slowest"]}
-    assert max(map(len, render_explanation(found).splitlines())) <= 100
+    text = render_explanation(found)
+    assert max(map(len, text.splitlines())) <= 100
+    assert "…" not in text
+    assert "stages: SMs 312 TFLOP/s bf16\n" in text  # and below it of which stage
+    assert "NVLink 300 GB/s per GPU" in text
 
 
 def test_wrong_input_is_told_as_elsewhere() -> None:

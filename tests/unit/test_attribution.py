@@ -112,6 +112,15 @@ def test_runs_of_the_critical_path() -> None:
     assert [(part.op, part.seconds) for part in runs[1].parts] == [("matmul", 12), ("reduce_scatter", 3)]
 
 
+def test_the_host_s_part_of_the_path_is_cut_by_the_ops_that_it_issued() -> None:
+    """Calls of 2, 3 and 1 s for kernels of 0.5 s: the last one begins when it is issued."""
+    ops = [Op(n, phase, "compute", None, phase=phase) for n, phase in enumerate(("forward", "backward", "optimizer"))]
+    demands = [Demand(latency=0.5, host=seconds) for seconds in (2.0, 3.0, 1.0)]
+    found = path_runs(played(Step(tuple(ops), (), frozenset(), {}, micro_batches=1), demands))
+    hosts = [(run.phase, part.seconds, part.ops) for run in found for part in run.parts if part.op == "host"]
+    assert hosts == [("forward", 2, 1), ("backward", 3, 1), ("optimizer", 1, 1)]
+
+
 def test_an_empty_step_has_nothing_to_tell() -> None:
     empty = played(Step((), (), frozenset(), {}, micro_batches=1), list[Demand]())
     assert (attribution(empty), critical_path(empty), path_runs(empty), slacks(empty)) == ((), (), (), ())

@@ -17,7 +17,8 @@ from zerosim.spec.topology import Topology
 from zerosim.spec.topology_file import read_topology
 from zerosim.step import HostCompute, Matmul, Pass, Transfer, Work
 from zerosim.studies.faster import THINGS, Thing
-from zerosim.studies.sensitivity import FREE, sensitivity
+from zerosim.studies.resource import FREED
+from zerosim.studies.sensitivity import _Sold, sensitivity
 
 SCENARIO: dict[str, Any] = {
     "topology": "dgx-a100-80",
@@ -92,9 +93,34 @@ def test_what_a_thing_limits_takes_half_as_long_where_it_is_twice_as_fast(name: 
 def test_a_faster_port_meets_the_lanes_behind_it() -> None:
     """Its slot of 31.5 GB/s gives 85 %: a port of 200 Gb/s gains little, and nothing more by being free."""
     today = switched("a100_sxm_80", nodes=2, nics={"device": "infiniband_hdr", "count": 8})
-    twice, free = (thing("nic").machine(today, factor) for factor in (2.0, FREE))
+    twice, free = (thing("nic").machine(today, factor) for factor in (2.0, FREED))
     assert seconds(today, GATHER) > seconds(twice, GATHER)
     assert seconds(free, GATHER) == pytest.approx(seconds(twice, GATHER), rel=1e-3)
+
+
+def two_leaves(nics: str = "{count: 1, bandwidth: 10 Gbps, kind: ethernet}") -> simulation.Simulation:
+    """Four nodes on two leaves with thin uplinks."""
+    fabric = "{kind: fat_tree, leaf_nodes: 2, oversubscription: 2}"
+    changes = ("topology.node.count=4", f"topology.fabric={fabric}", f"topology.node.nics={nics}")
+    return simulation.simulate(from_mapping(SCENARIO | {"topology": "ethernet-10g-a100"}, ".", changes))
+
+
+def test_uplinks_go_with_the_rate_of_ports_and_ports_alone_reach_the_share_of_today() -> None:
+    today = two_leaves()
+    assert _Sold.of(today, thing("nic")) is None
+    sold = _Sold.of(today, thing("network"))
+    assert sold is not None
+    assert sold.at(sold.today).makespan == pytest.approx(today.makespan)
+    twice = sold.at(2 * sold.today)
+    assert twice.supply.rates["leaf"] == pytest.approx(2 * today.supply.rates["leaf"])
+    assert sold.seconds(FREED) < sold.seconds(2.0) == twice.makespan
+    assert (sold.bounded, "at most 252 Gb/s" in sold.why) == ("", True)
+
+
+def test_ports_that_differ_reach_the_share_of_today() -> None:
+    uneven = two_leaves("{count: 2, bandwidth: 10 Gbps, kind: ethernet, unlike: [{nics: [1], bandwidth: 25 Gbps}]}")
+    named = {name: _Sold.of(uneven, thing(name)) is None for name in ("nic", "network", "pcie")}
+    assert named == {"nic": True, "network": True, "pcie": False}
 
 
 def test_times_are_shorter_and_rates_higher() -> None:

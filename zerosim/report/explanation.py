@@ -27,6 +27,10 @@ RATE = re.compile(r"(?:\d+ x )?[\d.]+ \S+/s")
 KERNELS = ("matmul", "attention", "memory_bound")
 OTHERS = ("wait_for_rank", "wait_for_stage")
 ANOMALY = "ops that keep their order on shared links may meet at a worse moment, or a collective chooses otherwise"
+SAME_SHARE = (
+    "played with the share of the rate that is reached today (the machine is uneven, drawn or calibrated, or ports are "
+    "faster without uplinks); `run --set` and `require` take what is known of faster ones, and may gain less"
+)
 HELD = {
     "stream": "began when its stream was free, after {by}",
     "input": "began when its input was there, after {by}",
@@ -207,7 +211,7 @@ def _loose(row: Row) -> str:
 
 
 def _sensitivity(answer: Row, width: int) -> Iterator[str]:
-    yield "the step with one thing faster (of which as much is reached as today): priced and played anew"
+    yield "the step with one thing faster: priced and played anew"
     rows = [row for row in answer["sensitivity"] if max(map(abs, _gains(row))) >= HARDLY]
     if rows:
         titles = ("", "10 % faster", "2x faster", "", "free")
@@ -220,6 +224,12 @@ def _sensitivity(answer: Row, width: int) -> Iterator[str]:
     idle = [row["words"] for row in answer["sensitivity"] if row not in rows]
     if idle:
         yield from wrapped(f"nothing changes with faster {', '.join(idle)}", width, INDENT, hang=INDENT)
+    for row in rows:
+        if row["bounded"]:
+            yield from wrapped(bound(f"2x faster {row['words']}: {row['bounded']}"), width, INDENT, hang=INDENT)
+    shares = [row["words"] for row in rows if row["same_share"]]
+    if shares:
+        yield from wrapped(f"{', '.join(shares)}: {SAME_SHARE}", width, INDENT, hang=INDENT)
     slower = [row["words"] for row in rows if min(_gains(row)) <= -HARDLY]
     if slower:
         yield from wrapped(f"longer with faster {', '.join(slower)}: {ANOMALY}", width, INDENT, hang=INDENT)

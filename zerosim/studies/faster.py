@@ -1,6 +1,8 @@
 """What of a machine can be faster, and the machine in which it is.
 
-Rule: one thing is made faster and everything else stays: the rest of the machine, and what of a rate can be reached.
+Rule: one thing is made faster and everything else stays: the rest of the machine, and what of a rate can be reached,
+except for what is sold at rates of which different parts can be reached: that has a `path` of the topology, where the
+faster rate is written (see sensitivity).
 The step is then priced anew, so that a collective may take another algorithm and a copy meets its next limit. Ports
 that are faster do not make the switches above them faster; `network` is both together. Cores that are faster are as
 many as before. What costs time without being sold by rate is a thing, too: the host's calls, the steps of a collective.
@@ -18,12 +20,14 @@ from zerosim.spec.topology import Device, Drive, Gpu, Link, Nic, Topology
 from zerosim.timeline import Timeline
 
 PORT, UPLINK = "port", "uplink"  # the links of the network: of a node to its switch, from switch to switch
+UPLINKS = frozenset({"leaf", "spine"})
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
     """Something that can be faster: which resources of the supply it is (none: it is told by `used`), and what becomes
-    of a device, of links by kind, and of constants of the catalogue below some paths."""
+    of a device, of links by kind, and of constants of the catalogue below some paths. `path`: where its rate stands in
+    a topology, if the part of it that is reached depends on it."""
 
     name: str
     words: str
@@ -32,6 +36,7 @@ class Thing:
     links: frozenset[str] = frozenset()
     constants: tuple[str, ...] = ()
     used: Callable[[Timeline], bool] | None = None
+    path: str = ""
 
     def resources(self, timeline: Timeline) -> list[str]:
         """Those of the supply that the step used."""
@@ -133,17 +138,17 @@ def _messages(timeline: Timeline) -> bool:
     return _NIC.matters(timeline)
 
 
-_NIC = Thing("nic", "network ports", frozenset({"nic"}), links=frozenset({PORT}))
+_NIC = Thing("nic", "network ports", frozenset({"nic"}), links=frozenset({PORT}), path="node.nics.bandwidth")
 THINGS = (
     Thing("gpu", "GPU arithmetic", frozenset({"sm"}), _arithmetic),
     Thing("hbm", "GPU memory", frozenset({"hbm"}), _memory),
     Thing("nvlink", "NVLink", frozenset({"nvlink"}), links=frozenset({"nvlink"})),
-    Thing("pcie", "PCIe lanes", frozenset({"pcie", "uplink"}), links=frozenset({"pcie"})),
+    Thing("pcie", "PCIe lanes", frozenset({"pcie", "uplink"}), links=frozenset({"pcie"}), path="node.pcie.bandwidth"),
     Thing("c2c", "C2C links", frozenset({"c2c"}), links=frozenset({"c2c"})),
     Thing("sockets", "links between sockets", frozenset({"sockets"}), links=frozenset({"socket"})),
     _NIC,
-    Thing("fabric", "leaf and spine uplinks", frozenset({"leaf", "spine"}), links=frozenset({UPLINK})),
-    Thing("network", "ports and uplinks", frozenset({"leaf", "spine"}), links=frozenset({PORT, UPLINK})),
+    Thing("fabric", "leaf and spine uplinks", UPLINKS, links=frozenset({UPLINK})),
+    Thing("network", "ports and uplinks", UPLINKS, links=frozenset({PORT, UPLINK}), path="node.nics.bandwidth"),
     Thing("dram", "host memory", frozenset({"dram"}), links=frozenset({"dram"})),
     Thing("cpu", "CPU cores", frozenset({"cpu"}), constants=("cpu_adam.per_core_gbs",)),
     Thing("nvme", "NVMe drives", frozenset({"nvme", "requests"}), _drive),

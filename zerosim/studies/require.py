@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
-from zerosim.simulation import Simulation, facts, resupplied
+from zerosim.simulation import Simulation, facts
 from zerosim.studies.reason import waiting
-from zerosim.studies.requirement import Played, Trials, limit
+from zerosim.studies.requirement import Played, Trials, free, limit
 from zerosim.studies.resource import Resource
 from zerosim.studies.rung_names import strategy_name
 from zerosim.units import show_share
@@ -94,9 +94,8 @@ def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
         raise InputError([Problem("--mfu", "", f"the resource {resource}", expected)])
     most, why = trials.resource.most()
     fastest = trials.played(most)
-    freed = resupplied(fastest, trials.resource.freed(fastest.supply)) if why and kind.resources else fastest
-    free = min(freed, fastest, key=lambda played: played.makespan)
-    target = wish.target(asked, free.makespan)
+    freed = free(trials.resource, fastest, why)
+    target = wish.target(asked, freed.makespan)
     floor = trials.resource.floor()
     grid = kind.grid(today, floor, most)
     for rate in (*grid, *([today] if today else [])):
@@ -109,7 +108,7 @@ def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
         resource=resource,
         today=None if today is None else turned(today),
         required=None if found is None else turned(found.rate),
-        slowdown=target / free.makespan - 1 if wish.goal != "slowdown" else wish.amount,
+        slowdown=target / freed.makespan - 1 if wish.goal != "slowdown" else wish.amount,
         curve=trials.curve(),
         scenario=scenario.title,
         strategy=strategy_name(scenario.strategy),
@@ -118,7 +117,7 @@ def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
         goal=wish.goal,
         target_seconds=target,
         today_seconds=None if today is None else trials.step(today).seconds,
-        free_seconds=free.makespan,
+        free_seconds=freed.makespan,
         seconds=best.makespan,
         mfu=summary.mfu,
         most=turned(most),
@@ -127,16 +126,16 @@ def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
         mfu_wanted=wish.amount if wish.goal == "mfu" else None,
         any_rate=found is not None and found.rate <= floor,
         fits=summary.fits,
-        limited_by=_limited(fastest, free, why, target) if found is None else "",
+        limited_by=_limited(fastest, freed, why, target) if found is None else "",
         notes=notes,
     )
 
 
-def _limited(fastest: Simulation, free: Simulation, why: str, target: float) -> str:
+def _limited(fastest: Simulation, freed: Simulation, why: str, target: float) -> str:
     """Why no rate is enough: the step is too long without it, or another part bounds it."""
-    if free.makespan <= target * (1 + EXACT):
+    if freed.makespan <= target * (1 + EXACT):
         return limit(fastest, why)
-    summary = free.summary()
+    summary = freed.summary()
     computes = show_share(summary.breakdown.compute / summary.step_seconds)
     return f"computes {computes} of the step and {waiting(summary)}"
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from zerosim.scenario import Scenario
-from zerosim.simulation import Simulation, programs, simulate
+from zerosim.simulation import Simulation, programs, resupplied, simulate
 from zerosim.step import Step
 from zerosim.studies.reason import waiting
 from zerosim.studies.resource import FIRST, Resource
@@ -108,6 +108,15 @@ def least_rate(scenario: Scenario, path: str, slowdown: float, baseline_seconds:
         limited_by=limit(trials.played(most), why) if found is None else "",
         curve=trials.curve(),
     )
+
+
+def free(resource: Resource, fastest: Simulation, why: str) -> Simulation:
+    """The step with a resource that takes no time of it: `fastest`, at the highest rate that there may be, and where
+    another part bounds that (`why`) without its share in the time."""
+    if not why or not resource.kind.resources:
+        return fastest
+    freed = resupplied(fastest, resource.freed(fastest.supply))
+    return min(freed, fastest, key=lambda played: played.makespan)
 
 
 def limit(played: Simulation, why: str) -> str:

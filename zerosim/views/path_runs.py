@@ -1,7 +1,7 @@
 """The critical path in few words: runs of links of one phase, micro-batch and class, each with what it consists of.
 
-The runs are in order of time and sum to the step; the parts of a run sum to it. While the step hung on the host, that is
-cut by the ops that it issued in this time, each of a phase of its own.
+The runs are in order of time and sum to the step; the parts of a run sum to it. While the step hung on the host, that
+is cut by the ops that it issued in this time, each of a phase of its own.
 """
 
 from __future__ import annotations
