@@ -19,8 +19,8 @@ def explain(scenario: str, changes: tuple[str, ...], as_json: bool) -> None:
     waited, a row here what it waited for: the two may differ.
 
     The step is played anew with one thing at a time 10 % faster, twice as fast, and free. It is priced on the faster
-    machine, so that collectives may choose another algorithm; the part of a rate that can be reached stays as it is,
-    and so does everything else.
+    machine, so that collectives may choose another algorithm; everything else stays as it is. Network ports and PCIe
+    are faster, and free, as `run --set` and `require` make them, wherever one rate of the topology says it.
     """
     from zerosim.report.explanation import render_explanation
     from zerosim.scenario import load
