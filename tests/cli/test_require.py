@@ -37,9 +37,9 @@ def test_the_network_of_two_nodes_by_stage() -> None:
 NETWORK = """\
 node.nics.bandwidth: the least at which the step is at most 10 % longer than with a free one
 
-strategy     today      step      free  required      step     MFU
-zero1     200 Gb/s  796.7 ms  791.4 ms  110 Gb/s  869.1 ms  33.5 %
-zero3     200 Gb/s  753.7 ms  750.6 ms   85 Gb/s  825.1 ms  35.3 %
+strategy     today      step      free    required      step     MFU
+zero1     200 Gb/s  796.7 ms  791.4 ms  107.8 Gb/s  869.1 ms  33.5 %
+zero3     200 Gb/s  753.7 ms  750.6 ms  84.91 Gb/s  825.1 ms  35.3 %
 
  step at     zero1     zero3
  10 Gb/s   3.328 s   4.486 s
@@ -58,15 +58,17 @@ def test_the_pcie_of_an_offloaded_optimizer() -> None:
 LANE = """\
 node.pcie.bandwidth: the least at which the step is at most 10 % longer than with a free one
 
-strategy            today     step     free  required    step     MFU
-zero2-offload  15.75 GB/s  22.12 s  18.84 s   22 GB/s  20.7 s  25.4 %
+strategy            today     step     free    required    step     MFU
+zero2-offload  15.75 GB/s  22.12 s  18.84 s  21.79 GB/s  20.7 s  25.4 %
+
+zero2-offload: needs PCIe 4 x16; today's is PCIe 3 x16.
 
 the step by rate
   1.969 GB/s  56.78 s  ========================================
   3.938 GB/s  36.97 s  ==========================
   7.875 GB/s  27.07 s  ===================
   15.75 GB/s  22.12 s  ================ today
-  21.78 GB/s   20.7 s  =============== required
+  21.79 GB/s   20.7 s  =============== required
    31.5 GB/s  19.61 s  ==============
      63 GB/s  18.84 s  =============
     121 GB/s  18.84 s  ============= most
@@ -80,8 +82,8 @@ def test_an_mfu_that_a_free_resource_does_not_reach() -> None:
 VAIN = """\
 node.pcie.bandwidth: the least at which the step reaches 30 % MFU
 
-strategy      today      step      free  required  step  MFU
-ddp       31.5 GB/s  909.4 ms  485.1 ms      none     -    -
+strategy      today      step       free  required  step  MFU
+ddp       31.5 GB/s  909.4 ms  485.1 ms*      none     -    -
 
 ddp: no rate is enough; with a free one the step takes 485.1 ms, 12.9 % more than it may: computes
   95.9 % of the step and waits 4.09 % of the step: all-reduce, limited by host memory 204.8 GB/s,
@@ -96,6 +98,34 @@ the step by rate
      63 GB/s  583.4 ms  ====
     121 GB/s  485.1 ms  === most
 """
+
+
+PCIE = ("--resource", "node.pcie.bandwidth")
+LAYERS = ("--set", "model.layers=2")
+
+
+def test_the_pcie_that_the_rate_needs_is_named_and_takes_it() -> None:
+    path = ROOT / "scenarios" / "gpt2-large-ddp-4090.yaml"
+    answer = ask("require", path, *PCIE, *SLOWER, *LAYERS, "--json").json
+    assert answer["notes"] == ["needs PCIe 6 x16; today's is PCIe 4 x16"]
+    rate = ("--set", f"topology.node.pcie.bandwidth={answer['required']!r}")
+    assert "as PCIe 4 x16" in ask("run", path, *LAYERS, *rate).refused()[0]
+    found = ask("run", path, *LAYERS, *rate, "--set", "topology.node.pcie.generation=6", "--json").json
+    assert found["step_seconds"] == pytest.approx(answer["seconds"])
+
+
+def test_the_required_rate_is_the_same_in_table_and_curve() -> None:
+    path = ROOT / "scenarios" / "gpt2-large-ddp-4090.yaml"
+    lines = ask("require", path, *PCIE, "--slowdown", "0.0000001%", *LAYERS).out.splitlines()
+    (marked,) = (line for line in lines if line.endswith(" required"))
+    assert " ".join(marked.split()[:2]) in next(line for line in lines if line.startswith("ddp "))
+
+
+def test_far_from_enough_is_so_many_times_as_long() -> None:
+    path = ROOT / "scenarios" / "gpt2-large-ddp-4090.yaml"
+    said = ask("require", path, *PCIE, "--seconds", "1us", *LAYERS).out
+    assert "k times as long as it may" in " ".join(said.split())
+    assert "% more" not in said
 
 
 def test_stages_are_of_the_changed_scenario() -> None:

@@ -1,7 +1,7 @@
 """What a step requires of a resource, as text: one line a strategy, why no rate is enough, and the step by rate.
 
-Rule: answers come in as `--json` has them. Rates of networks are in bits, and the least one is rounded up to two
-digits, as it is not known to more. A bar is as long as its step, against the longest one.
+Rule: answers come in as `--json` has them. Rates of networks are in bits. The least one is rounded up in its last
+digit, so that who buys what is shown has enough. A bar is as long as its step, against the longest one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 
 from zerosim.report.tables import Column, pad, table
 from zerosim.report.words import INDENT, bound, wrapped
-from zerosim.units import show_flops, show_rate, show_seconds, show_share
+from zerosim.units import show_count, show_flops, show_rate, show_seconds, show_share
 
 Answer = Mapping[str, Any]
 NONE, ANY, TOO_LARGE = "none", "any", "*"
 SAME = 1.0001  # rates so close are one
+DIGITS, RATIO_DIGITS = 4, 3  # as `show_rated` shows them
+TIMES = 2.0  # from here on a step is so many times as long, not so many percent longer
 WIDEST = 40  # cells of a bar
 WISHES: Mapping[str, Callable[[Answer], str]] = {
     "slowdown": lambda row: f"is at most {show_share(row['slowdown'])} longer than with a free one",
@@ -44,19 +46,21 @@ def show_rated(row: Answer, rate: float | None) -> str:
 
 
 def show_least(row: Answer) -> str:
-    """The rate that is required, in two digits on the safe side."""
+    """The rate that is required, as people write it."""
     if row["required"] is None:
         return NONE
     return ANY if row["any_rate"] else show_rated(row, rounded_least(row))
 
 
 def rounded_least(row: Answer) -> float:
-    """The rate that is required, of one where any is enough, in two digits on the safe side."""
+    """The rate that is required, rounded to the safe side, and never above the most that there can be."""
     rate = row["required"]
     unit = 1 / 8 if row["network"] else 1.0
-    digit = 10.0 ** (math.floor(math.log10(rate / unit)) - 1)
-    rounded = math.floor(rate / digit + 1e-9) if row["unit"] == "ratio" else math.ceil(rate / unit / digit - 1e-9)
-    return float(rounded * digit * unit)
+    ratio = row["unit"] == "ratio"
+    digit = 10.0 ** (math.floor(math.log10(rate / unit)) + 1 - (RATIO_DIGITS if ratio else DIGITS))
+    if ratio:
+        return float(math.floor(rate / digit + 1e-9) * digit)
+    return float(min(math.ceil(rate / unit / digit - 1e-9) * digit * unit, row["most"]))
 
 
 def _answers(rows: Sequence[Answer]) -> str:
@@ -83,10 +87,10 @@ def _line(row: Answer, label: str) -> Iterator[str]:
     yield label
     yield show_rated(row, row["today"])
     yield "-" if row["today_seconds"] is None else show_seconds(row["today_seconds"])
-    yield show_seconds(row["free_seconds"])
+    found, star = row["required"] is not None, "" if row["fits"] else TOO_LARGE
+    yield show_seconds(row["free_seconds"]) + ("" if found else star)
     yield show_least(row)
-    found = row["required"] is not None
-    yield show_seconds(row["seconds"]) + ("" if row["fits"] else TOO_LARGE) if found else "-"
+    yield show_seconds(row["seconds"]) + star if found else "-"
     yield show_share(row["mfu"]) if found else "-"
 
 
@@ -110,16 +114,19 @@ def why_none(row: Answer) -> str:
     vain = row["free_seconds"] > row["target_seconds"]
     where = "with a free one" if vain else f"at {show_rated(row, row['most'])}"
     seconds = row["free_seconds"] if vain else row["seconds"]
-    longer = show_share(seconds / row["target_seconds"] - 1)
-    takes = f"{where} the step takes {show_seconds(seconds)}, {longer} more than it may"
+    takes = f"{where} the step takes {show_seconds(seconds)}, {_longer(seconds / row['target_seconds'])} it may"
     return f"{takes}: {row['limited_by']}"
+
+
+def _longer(times: float) -> str:
+    return f"{show_count(times)} times as long as" if times >= TIMES else f"{show_share(times - 1)} more than"
 
 
 def _curve(row: Answer) -> str:
     """The step at each rate, as bars: those that were asked for or are sold, and the one that is required."""
     points = _shown(row)
     longest = max(seconds for _, seconds in points)
-    cells = [(show_rated(row, rate), show_seconds(seconds)) for rate, seconds in points]
+    cells = [(_at_mark(row, rate), show_seconds(seconds)) for rate, seconds in points]
     widths = [max(len(line[place]) for line in cells) for place in (0, 1)]
     lines = ["the step by rate"]
     for (rate, seconds), (shown, took) in zip(points, cells, strict=True):
@@ -134,6 +141,12 @@ def _curve(row: Answer) -> str:
 def _mark(row: Answer, rate: float) -> str:
     marks = {"today": row["today"], "required": row["required"], "most": row["most"] if row["bounded"] else None}
     return ", ".join(name for name, each in marks.items() if each is not None and _same(each, rate))
+
+
+def _at_mark(row: Answer, rate: float) -> str:
+    """A rate of the curve; the required one as the table has it."""
+    required = row["required"]
+    return show_rated(row, rate) if required is None or row["any_rate"] or rate != required else show_least(row)
 
 
 def _shown(row: Answer) -> list[tuple[float, float]]:

@@ -127,7 +127,7 @@ def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
         any_rate=found is not None and found.rate <= floor,
         fits=summary.fits,
         limited_by=_limited(fastest, freed, why, target) if found is None else "",
-        notes=notes,
+        notes=notes if found is None else (*notes, *filter(None, [trials.resource.needs(found.rate)])),
     )
 
 

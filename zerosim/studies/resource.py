@@ -103,6 +103,12 @@ class Resource:
                 right = middle
         return right, why
 
+    def needs(self, rate: float) -> str:
+        """What else the machine has to have at a speed: a newer PCIe."""
+        newer = self._generation(rate) if self.paths == (PCIE,) else []
+        lanes = self._lanes()
+        return f"needs PCIe {newer[0].value} x{lanes}; today's is PCIe {self._own()} x{lanes}" if newer else ""
+
     def freed(self, supply: Supply) -> Supply:
         """A supply in which it takes no time."""
         for resource in self.kind.resources:
@@ -124,12 +130,18 @@ class Resource:
 
     def _generation(self, rate: float) -> list[Change]:
         """The first generation of PCIe that carries the rate, where that of today does not."""
-        lanes = _at(self.document.data, (*PCIE[:-1], "lanes")) or 16
-        link = next(link for link in self.scenario.topology.nodes[0].links if link.kind == "pcie")
-        own = link.generation or GENERATIONS[0]
+        own = self._own()
         newer = [each for each in GENERATIONS if each >= own]
-        enough = next((each for each in newer if catalog.pcie_bandwidth(each, lanes) >= rate), newer[-1])
+        enough = next((each for each in newer if catalog.pcie_bandwidth(each, self._lanes()) >= rate), newer[-1])
         return [_change((*PCIE[:-1], "generation"), enough)] if enough != own else []
+
+    def _own(self) -> int:
+        """The generation of today."""
+        link = next(link for link in self.scenario.topology.nodes[0].links if link.kind == "pcie")
+        return link.generation or GENERATIONS[0]
+
+    def _lanes(self) -> int:
+        return int(_at(self.document.data, (*PCIE[:-1], "lanes")) or 16)
 
     def _ports(self, rate: float) -> list[Change]:
         """Network ports in a slot that carries less than they have: no more than that."""
