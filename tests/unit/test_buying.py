@@ -150,7 +150,10 @@ def test_a_graph_has_a_price_too() -> None:
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"price": {"currency": "EUR", "gpu_hour": -2}}, "price.gpu_hour: found -2; expected a number greater than 0"),
+        ({"price": {"currency": "EUR", "gpu_hour": -2}}, "price.gpu_hour: found -2; expected a number greater than or"),
+        ({"price": {"currency": "EUR", "gpu_hour": 1e-308}}, "price.gpu_hour: found 1e-308; expected a number greater"),
+        ({"price": {"currency": "EUR", "electricity": 1e-9}}, "price.electricity: found 1e-09; expected a number gre"),
+        ({"price": {"currency": "EUR", "node": 5, "years": 1e-300}}, "price.years: found 1e-300; expected a number gr"),
         ({"price": {"currency": "EUR"}}, "found no price; expected one of gpu_hour, node_hour, node, electricity"),
         ({"price": {"gpu_hour": 2}}, "price.currency: found nothing; expected a value"),
         ({"price": {**RENTED, "currency": "2 EUR"}}, "expected the name of a currency such as EUR"),

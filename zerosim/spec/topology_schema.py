@@ -21,6 +21,8 @@ LONGEST = 1.0  # seconds of latency
 SLOWEST = 1e6  # bytes/s: below it a number has most likely lost its unit
 FASTEST = 10.0  # of the rate of a GPU: above it a number is most likely one of percent
 MOST_DEVICES = 1024  # of one kind in a server
+LEAST_MONEY = 1e-6  # of any currency, so that tokens for one of it stay numbers
+SHORTEST = 0.01  # years of a life, a few days
 
 
 def _has_its_unit(rate: float) -> float:
@@ -40,7 +42,7 @@ Capacity = Annotated[Size, Field(ge=1, le=LARGEST)]
 Peak = Annotated[Flops, Field(ge=1, le=1e21)]
 Delay = Annotated[Seconds, Field(le=LONGEST)]
 Watts = Annotated[Power, Field(ge=1, le=100_000)]
-Money = Annotated[float, Field(gt=0, le=1e12)]
+Money = Annotated[float, Field(ge=LEAST_MONEY, le=1e12)]
 Compute = Annotated[Share, AfterValidator(_is_a_share), Field(ge=1e-6)]
 Fraction = Annotated[Share, Field(ge=1e-6, le=1)]
 Several = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
@@ -237,7 +239,7 @@ class PriceSpec(Schema):
     gpu_hour: Money | None = None
     node_hour: Money | None = None
     node: Money | None = None
-    years: Annotated[float, Field(gt=0, le=100)] | None = None
+    years: Annotated[float, Field(ge=SHORTEST, le=100)] | None = None
     use: Fraction = 1.0
     electricity: Money | None = None
 
