@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Use(NamedTuple):
@@ -64,9 +64,29 @@ class Demand(NamedTuple):
         return slowest.resource
 
 
+WayOf = Literal["read", "write", ""]
+
+
+class Way(NamedTuple):
+    """A resource as who uses it in one way sees it: the `share` of its rate on paper, what a person calls that."""
+
+    share: float
+    label: str
+
+
+class Called(NamedTuple):
+    """What a person calls a resource, and its rate (0 where it has none)."""
+
+    label: str
+    rate: float
+
+
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Rates (FLOP/s, bytes/s) by resource, and capacities (bytes) by tier: `gpu` per GPU, `dram`, `nvme` per node."""
+    """Rates (FLOP/s, bytes/s) by resource, and capacities (bytes) by tier: `gpu` per GPU, `dram`, `nvme` per node.
+
+    Of drives the rate is that of reading; `ways` are they for who reads and for who writes.
+    """
 
     rates: Mapping[str, float]
     capacities: Mapping[str, float]
@@ -74,6 +94,12 @@ class Supply:
     units: Mapping[str, str]  # `FLOP/s` or `B/s`, by resource
     labels: Mapping[str, str]  # what a person calls it: `NIC 10 Gb/s Ethernet (node 0)`
     owners: Mapping[str, str] = field(default_factory=dict)  # the class whose it is, where there are several
+    ways: Mapping[tuple[str, WayOf], Way] = field(default_factory=dict)
+
+    def called(self, resource: str, way: WayOf = "") -> Called:
+        """For who uses it in a way; without one, or where all have one rate, as a whole."""
+        rate, used = self.rates.get(resource, 0.0), self.ways.get((resource, way))
+        return Called(used.label, used.share * rate) if used else Called(self.labels.get(resource, resource), rate)
 
     def scaled(self, resource: str, factor: float) -> Supply:
         """Another supply in which `resource` (or every resource whose name starts with `resource.`) is faster."""

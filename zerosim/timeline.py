@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from zerosim.resources import Demand, RankClass, Supply
-from zerosim.step import Collective, Op, Step
+from zerosim.resources import Called, Demand, RankClass, Supply, WayOf
+from zerosim.step import Collective, Op, Step, Transfer
 
 
 class Span(NamedTuple):
@@ -70,6 +70,10 @@ class Timeline:
             rank_class = next(each for each in self.classes if each.name == rank_class)
         return self.steps[rank_class.program]
 
+    def limit(self, op: Op, bottleneck: str) -> Called:
+        """What a person calls the resource that limited an op, with its rate in the way that the op used it."""
+        return self.supply.called(bottleneck, way_of(op))
+
     def collectives(self) -> dict[Call, tuple[Call, ...]]:
         """Who took part in each collective, in the order of the classes.
 
@@ -88,6 +92,13 @@ class Timeline:
                 key = op.stream, place, known[id(demand)]
                 met.setdefault(key, []).append(Call(rank_class.name, op.number))
         return {call: together for together in map(tuple, met.values()) for call in together}
+
+
+def way_of(op: Op) -> WayOf:
+    """How it uses drives, which read and write at two rates."""
+    if not isinstance(op.work, Transfer):
+        return ""
+    return "write" if op.work.target == "nvme" else "read" if op.work.source == "nvme" else ""
 
 
 def ordinals(ops: Sequence[Op]) -> Iterator[tuple[Op, int]]:

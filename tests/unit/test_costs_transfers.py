@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.costs_machines import demand, machine, priced, seconds
+from zerosim import load, simulate
 from zerosim.catalog import constant, constants
 from zerosim.errors import InputError
 from zerosim.spec.launch import Launch
@@ -262,3 +264,17 @@ def test_copies_that_cannot_be() -> None:
         demand(node(), Transfer(GB, "nvme", "dram"))
     with pytest.raises(InputError, match="tiers gpu, dram or nvme"):
         demand(node(), Transfer(GB, "tape", "dram"))  # type: ignore[arg-type]  # what no tier is
+
+
+def test_drives_are_called_by_the_way_that_they_are_used() -> None:
+    supply = simulate(
+        load(
+            Path(__file__).parents[2] / "scenarios/seven-b/zero3-nvme.yaml", ["training.gradient_accumulation_steps=1"]
+        )
+    ).supply
+    assert supply.called("nvme") == ("NVMe 52 GB/s, writes 30.4 GB/s, 8 per node", 52e9)
+    assert supply.called("nvme", "read") == ("NVMe 52 GB/s, 8 per node", 52e9)
+    label, rate = supply.called("nvme", "write")
+    assert label == "NVMe writes 30.4 GB/s, 8 per node"
+    assert rate == pytest.approx(30.4e9)
+    assert supply.called("hbm", "read") == supply.called("hbm")

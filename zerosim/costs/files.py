@@ -147,18 +147,21 @@ def _shared_out(use: Use, part: RankClass, whole: RankClass) -> Use:
 def _supply(supply: Supply, demands: Mapping[str, Sequence[Demand]], shared: float | None) -> Supply:
     """The resources that were named here: rank 0's own, processes, the file system."""
     rates, units, labels = dict(supply.rates), dict(supply.units), dict(supply.labels)
+    ways = dict(supply.ways)
     used = {use.resource for each in demands.values() for demand in each for use in demand.uses}
     for name in sorted(used - rates.keys()):
         base = name.removesuffix(f".{FIRST}")
         if base in supply.rates:
             rates[name], labels[name] = rates[base], f"{labels[base]}, {FIRST}"
+            own = {way: used for (of, way), used in supply.ways.items() if of == base}
+            ways |= {(name, way): used._replace(label=f"{used.label}, {FIRST}") for way, used in own.items()}
         elif name == SHARED:
             rates[name] = shared or 0.0
             labels[name] = f"file system {show_rate(rates[name])}"
         else:
             rates[name], labels[name] = _process(name)
         units[name] = "B/s"
-    return replace(supply, rates=rates, units=units, labels=labels)
+    return replace(supply, rates=rates, units=units, labels=labels, ways=ways)
 
 
 def process_rate(way: str) -> float:

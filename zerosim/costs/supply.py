@@ -24,7 +24,7 @@ from zerosim.costs.groups import Spread
 from zerosim.costs.processor import core_rate
 from zerosim.costs.site import Network, Site
 from zerosim.costs.traffic import channels
-from zerosim.resources import Supply
+from zerosim.resources import Supply, Way, WayOf
 from zerosim.spec.topology import Link, Nic, Topology
 from zerosim.units import show_flops, show_rate
 
@@ -55,15 +55,24 @@ class _Rates:
     units: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
+    ways: dict[tuple[str, WayOf], Way] = field(default_factory=dict)
 
     def add(self, site: Site, base: str, rate: float, label: str, unit: str = "B/s") -> None:
         if rate > 0:
             name = site.resource(base)
             self.rates[name], self.units[name] = rate, unit
-            owner = site.owner(base)
-            self.labels[name] = f"{label} ({owner})" if owner else label
-            if owner:
+            self.labels[name] = _owned(site, base, label)
+            if owner := site.owner(base):
                 self.owners[name] = owner
+
+    def add_way(self, site: Site, base: str, way: WayOf, share: float, label: str) -> None:
+        """What of a resource that was added is there for one way of using it."""
+        self.ways[site.resource(base), way] = Way(share, _owned(site, base, label))
+
+
+def _owned(site: Site, base: str, label: str) -> str:
+    owner = site.owner(base)
+    return f"{label} ({owner})" if owner else label
 
 
 def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Iterable[Spread]]) -> Supply:
@@ -81,6 +90,7 @@ def supply(topology: Topology, sites: Sequence[Site], spreads: Iterable[Iterable
         units=collected.units,
         labels=collected.labels,
         owners=collected.owners,
+        ways=collected.ways,
     )
 
 
@@ -136,7 +146,11 @@ def _host(collected: _Rates, site: Site, sites: Sequence[Site]) -> None:
         moves = core_rate(home)
         collected.add(site, "cpu", moves, f"CPU, {home.cores} cores, {show_rate(moves)} to memory, {shared}")
     if drives is not None:
-        collected.add(site, "nvme", drives.read, f"NVMe {show_rate(drives.read)}, {drives.number} per node")
+        read, writes = f"NVMe {show_rate(drives.read)}", f"writes {show_rate(drives.write)}"
+        where = f"{drives.number} per node"
+        collected.add(site, "nvme", drives.read, f"{read}, {writes}, {where}")
+        collected.add_way(site, "nvme", "read", 1.0, f"{read}, {where}")
+        collected.add_way(site, "nvme", "write", drives.write / drives.read, f"NVMe {writes}, {where}")
         for way, words in _ASKED.items():
             collected.add(site, f"requests.{way}", drives.read, f"few {words} NVMe in flight (aio)")
 

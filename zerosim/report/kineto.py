@@ -93,7 +93,7 @@ def _work(one: Placed, timeline: Timeline, rank_class: RankClass) -> Event:
         arguments["memory bandwidth (GB/s)"] = round(arguments["bytes"] / (span.end - span.start) / 1e9, 3)
     arguments |= {"op": op.name, "phase": op.phase, "micro-batch": op.micro_batch}
     arguments |= {"layer": op.layer} if op.layer is not None else {}
-    arguments["limited by"] = timeline.supply.labels.get(span.bottleneck, span.bottleneck)
+    arguments["limited by"] = timeline.limit(op, span.bottleneck).label
     return _complete(one.kernel.name, one.kernel.category, (one.row.pid, one.row.tid), (one.start, one.end), arguments)
 
 

@@ -136,7 +136,7 @@ def _waiting(
 def tooltip(op: Op, span: Span, timeline: Timeline) -> str:
     """What a person asks of a box: what, how long, when, how much, and what limited it."""
     assert op.work is not None  # markers take no time and have no box
-    limit = timeline.supply.labels.get(span.bottleneck, span.bottleneck)
+    limit = timeline.limit(op, span.bottleneck).label
     lines = [
         f"{op.name} ({INKS[ink_of(op.work)].word}, op {op.number}, {op.phase})",
         f"{show_seconds(span.end - span.start)}, from {show_seconds(span.start)} to {show_seconds(span.end)}",

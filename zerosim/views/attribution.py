@@ -102,8 +102,9 @@ def attribution(timeline: Timeline, seen: Activity | None = None) -> tuple[Attri
 
 
 def _attributed(timeline: Timeline, programs: Mapping[str, Sequence[Op]], key: _Key, part: _Sum) -> Attribution:
-    supply = timeline.supply
     largest = max(part.ops, key=part.ops.__getitem__)
+    op = programs[largest.rank_class][largest.op]
+    label, rate = timeline.limit(op, key.resource)
     held, held_by = max(part.holds, key=part.holds.__getitem__)
     return Attribution(
         cause=key.cause,
@@ -111,13 +112,13 @@ def _attributed(timeline: Timeline, programs: Mapping[str, Sequence[Op]], key: _
         phase=key.phase,
         layers=tuple(sorted(part.layers)),
         resource=key.resource,
-        label=supply.labels.get(key.resource, key.resource),
-        rate=supply.rates.get(key.resource, 0.0),
-        unit=supply.units.get(key.resource, ""),
+        label=label,
+        rate=rate,
+        unit=timeline.supply.units.get(key.resource, ""),
         rank_class=key.rank_class,
         seconds=part.seconds,
         ops=len(part.ops),
-        largest=programs[largest.rank_class][largest.op].name,
+        largest=op.name,
         held=held,
         held_by=held_by,
     )

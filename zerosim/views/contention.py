@@ -14,17 +14,19 @@ costs the step nothing. A collective is one op of all its ranks and loses nothin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from zerosim.resources import WayOf
 from zerosim.timeline import Timeline
-from zerosim.views.flows import Floats, Lane, Needs, Places, lanes
+from zerosim.views.flows import READING, WRITING, Floats, Lane, Needs, Places, lanes
 
 OTHER_RANKS = "other_ranks"  # the winner where the ranks of a node do the same at the same time
+WAYS: Mapping[str, WayOf] = {READING: "read", WRITING: "write"}
 NOISE = 1e-9  # of the step: less than this is the rounding of sums
 
 
@@ -75,7 +77,7 @@ def _loss(timeline: Timeline, parts: Sequence[_Part]) -> Loss:
     resource, loser, winner, *_ = parts[0]
     return Loss(
         resource=resource,
-        label=timeline.supply.labels.get(resource, resource),
+        label=timeline.supply.called(resource, WAYS.get(loser, "")).label,
         loser=loser,
         winner=winner,
         seconds=sum(part.seconds for part in parts),

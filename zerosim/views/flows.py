@@ -22,13 +22,14 @@ Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 _KERNELS: Mapping[type, str] = {Matmul: "matmul", Attention: "attention", Pass: "memory_bound"}
+READING, WRITING = "nvme_read", "nvme_write"
 _COPIES: Mapping[tuple[str, str], str] = {
     ("dram", "gpu"): "copy_to_gpu",
     ("gpu", "dram"): "copy_from_gpu",
-    ("nvme", "dram"): "nvme_read",
-    ("nvme", "gpu"): "nvme_read",
-    ("dram", "nvme"): "nvme_write",
-    ("gpu", "nvme"): "nvme_write",
+    ("nvme", "dram"): READING,
+    ("nvme", "gpu"): READING,
+    ("dram", "nvme"): WRITING,
+    ("gpu", "nvme"): WRITING,
 }
 
 

@@ -93,14 +93,15 @@ def _parts(timeline: Timeline, run: Sequence[Link], ops: Sequence[Op]) -> Iterat
     """The largest first."""
     seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
     calls: defaultdict[tuple[str, str], set[Call]] = defaultdict(set)
+    labels: dict[tuple[str, str], str] = {}
     for link in run:
         key = HOST, HOST
         if link.why == "wait":
             key = IDLE, NO_RESOURCE
         elif link.why == "work":
             key = party(ops[link.op]), timeline.spans[link.rank_class][link.op].bottleneck
+        labels[key] = timeline.limit(ops[link.op], key[1]).label
         seconds[key] += link.end - link.start
         calls[key].add(Call(link.rank_class, link.op))
     for op, resource in sorted(seconds, key=lambda key: (-seconds[key], key)):
-        label = timeline.supply.labels.get(resource, resource)
-        yield Part(op, resource, label, seconds[op, resource], len(calls[op, resource]))
+        yield Part(op, resource, labels[op, resource], seconds[op, resource], len(calls[op, resource]))

@@ -38,6 +38,7 @@ class Hung(NamedTuple):
     op: Op
     resource: str
     seconds: float
+    label: str  # what a person calls the resource, as the op used it
 
 
 class Seen(NamedTuple):
@@ -124,9 +125,11 @@ def _bound_by_tiers(timeline: Timeline, seen: Seen, choices: Choices) -> Iterato
         whole = sum(hung.seconds for hung in hanging)
         if whole > TIERS_BOUND * timeline.makespan:
             worst, time = _worst(hanging)
+            labels = {hung.label for hung in hanging if hung.resource == worst}
+            label = labels.pop() if len(labels) == 1 else timeline.supply.called(worst).label
             early = sum(hung.seconds for hung in hanging if hung.op.micro_batch + 1 < timeline.step.micro_batches)
             more_work = EVERY_MICRO_STEP if 2 * early > whole else ONCE_A_STEP
-            limit = _limit(timeline.supply.labels.get(worst, worst), seen.resources.get(worst))
+            limit = _limit(label, seen.resources.get(worst))
             said = f"{show_share(whole / timeline.makespan)} of the critical path ({show_seconds(whole)}) {said}"
             most = f"what limits {_most(time, whole, timeline.makespan)} is {limit}"
             ways = (*remedy([hung.op.work for hung in hanging if hung.resource == worst], choices), more_work)
@@ -138,11 +141,12 @@ def on_the_path(timeline: Timeline) -> list[Hung]:
     if not any(isinstance(op.work, Transfer | HostCompute) for step in timeline.steps for op in step.ops):
         return []
     ops = {rank_class.name: timeline.program(rank_class).ops for rank_class in timeline.classes}
-    return [
-        Hung(ops[link.rank_class][link.op], timeline.spans[link.rank_class][link.op].bottleneck, link.end - link.start)
-        for link in critical_path(timeline)
-        if link.why == "work"
-    ]
+    found = []
+    for link in critical_path(timeline):
+        if link.why == "work":
+            op, resource = ops[link.rank_class][link.op], timeline.spans[link.rank_class][link.op].bottleneck
+            found.append(Hung(op, resource, link.end - link.start, timeline.limit(op, resource).label))
+    return found
 
 
 def _worst(hanging: Sequence[Hung]) -> tuple[str, float]:
