@@ -5,7 +5,7 @@ import pytest
 from tests.engine_programs import GATHER, Program, supply, takes
 from tests.timelines import offloaded, played, skewed, tiny
 from zerosim.resources import Demand
-from zerosim.step import Op, Step
+from zerosim.step import PHASES, Op, Step
 from zerosim.timeline import Timeline
 from zerosim.views.attribution import Attribution, attribution, served
 from zerosim.views.critical_path import critical_path
@@ -114,7 +114,7 @@ def test_runs_of_the_critical_path() -> None:
 
 def test_the_host_s_part_of_the_path_is_cut_by_the_ops_that_it_issued() -> None:
     """Calls of 2, 3 and 1 s for kernels of 0.5 s: the last one begins when it is issued."""
-    ops = [Op(n, phase, "compute", None, phase=phase) for n, phase in enumerate(("forward", "backward", "optimizer"))]
+    ops = [Op(n, phase, "compute", None, phase=phase) for n, phase in enumerate(PHASES)]
     demands = [Demand(latency=0.5, host=seconds) for seconds in (2.0, 3.0, 1.0)]
     found = path_runs(played(Step(tuple(ops), (), frozenset(), {}, micro_batches=1), demands))
     hosts = [(run.phase, part.seconds, part.ops) for run in found for part in run.parts if part.op == "host"]
