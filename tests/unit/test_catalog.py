@@ -17,7 +17,15 @@ def test_constants_are_read_by_dotted_path() -> None:
     assert catalog.constant("gemm.tile_m") == 256
     assert catalog.constant("gemm.k0.sm90_plus") == 64
     assert catalog.constants("collectives.hop_us")["pcie5"] == 0.4
-    assert set(catalog.constants("gemm")) == {"tile_m", "tile_n", "t0_us", "efficiency", "sustained", "fp32"}
+    assert set(catalog.constants("gemm")) == {
+        "tile_m",
+        "tile_n",
+        "t0_us",
+        "efficiency",
+        "sustained",
+        "fp32",
+        "split_depth",
+    }
     assert catalog.described("copies.socket_link_eff").source == ("RTX6K", "NCCL")
 
 

@@ -156,7 +156,10 @@ def test_a_drawn_machine_has_both_rates_of_products_and_none_above_the_peak() ->
     before, after = gpu(asked.topology), gpu(drawn)
     factor = math.exp(0.06)
     assert after == dataclasses.replace(
-        before, matmul_efficiency=before.matmul_efficiency * factor, sustained=before.sustained * factor
+        before,
+        matmul_efficiency=before.matmul_efficiency * factor,
+        sustained=before.sustained * factor,
+        fp32_efficiency=before.fp32_efficiency * factor,
     )
     most = gpu(drawn_machine(asked.topology, {"gpus.a100_sxm_80.products": 9.0, "gpus.a100_sxm_80.copies": 9.0}))
     assert most.matmul_efficiency == most.sustained == most.stream_efficiency == 1.0

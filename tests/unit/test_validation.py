@@ -77,7 +77,8 @@ def test_groups_are_of_the_step_time_and_other_metrics_have_their_own() -> None:
         )
     }
     assert list(found) == [
-        "all", "quality A", "quality B", "study made-up", "strategy ZeRO-3", "gpu A100-SXM4-40GB", "gpu V100",
+        "all", "constants not fitted to it", "quality A", "quality B", "study made-up", "strategy ZeRO-3",
+        "gpu A100-SXM4-40GB", "gpu V100",
         "metric forward_seconds", "metric memory", "metric forward_seconds, quality A", "metric memory, quality A",
         "metric memory, quality B",
     ]  # fmt: skip

@@ -54,9 +54,9 @@ def _product(shape: tuple[int, int, int, int], dtype: str, site: Site) -> float:
     if not flops:
         return 0.0
     shortest = min(
-        _waves(tiles * parts, site) * 2 * rows * columns * (k / parts + _prologue(site)) / (best * rate)
+        _waves(tiles * parts, site) * 2 * rows * columns * (_depth(k, parts) + _prologue(site)) / (best * rate)
         + _sums(parts, batch * m * n, site)
-        for parts in range(1, _most_parts(tiles, k, site) + 1)
+        for parts in range(1, max(1, site.gpu.sms // tiles) + 1)
     )
     return max(shortest, flops / (sustained * rate))
 
@@ -75,10 +75,10 @@ def _era(site: Site) -> str:
     return "sm90_plus" if site.gpu.persistent_kernels else "sm80_and_older"
 
 
-def _most_parts(tiles: int, k: int, site: Site) -> int:
-    """Into how many parts the depth of a product is cut (split-K) where its output tiles are too few for the SMs: the
-    gradients of a narrow layer's weights, which are deep by all tokens of a micro-batch."""
-    return max(1, int(min(site.gpu.sms // tiles, k // constant("gemm.split_depth"))))
+def _depth(k: int, parts: int) -> float:
+    """Of a part, where the depth of a product is cut (split-K) since its output tiles are too few for the SMs: of the
+    gradients of a narrow layer's weights, say, which are deep by all tokens of a micro-batch."""
+    return k if parts == 1 else max(k / parts, constant("gemm.split_depth"))
 
 
 def _sums(parts: int, elements: int, site: Site) -> float:
