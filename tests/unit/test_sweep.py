@@ -12,6 +12,7 @@ from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,8 +20,10 @@ from tests.sweeps import AGAINST, GRID, STAGE, written
 from zerosim import from_mapping, simulate
 from zerosim.errors import InputError
 from zerosim.report.sweep import Sheet, render_sweep, show_label, show_value
+from zerosim.spec.changes import parse_change
 from zerosim.spec.sweep import Sweep
 from zerosim.spec.sweep_file import read_sweep
+from zerosim.studies import sweep_questions
 from zerosim.studies.journal import Journal, kept
 from zerosim.studies.processes import Lost, answers
 from zerosim.studies.sweep import Swept, sweep
@@ -28,6 +31,8 @@ from zerosim.studies.sweep_questions import Answering, Question
 from zerosim.studies.sweep_tables import legend, sheets
 
 WRONG = "points: [{stage: 3, nodes: 900000000}]\n"  # beside the grid
+
+AHEAD, PORT = "strategy.deepspeed.zero_optimization.stage3_prefetch_bucket_size", "topology.node.nics.bandwidth"
 
 
 def asked(folder: Path, *parts: str, changes: tuple[str, ...] = ()) -> Sweep:
@@ -340,6 +345,20 @@ def test_who_answers_stands_in_another_folder(tmp_path: Path, monkeypatch: pytes
     file.write_text("[]")
     said = pickle.loads(sent)(Question.of("row", ()))
     assert said == {"error": f"{file}: found another file; expected the same file here as where it was asked"}
+
+
+def test_the_same_program_on_the_same_machine_is_played_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gathers ahead of more than the model has write one program; on two networks it is played twice."""
+    ask, play = Answering(asked(tmp_path, GRID).document, tmp_path), Mock(side_effect=simulate)
+    monkeypatch.setattr(sweep_questions, "simulate", play)
+    said = [
+        ask(Question.of("row", map(parse_change, (f"{STAGE}=3", f"{AHEAD}={ahead}", f"{PORT}={port}"))))
+        for ahead in ("1e9", "2e9")
+        for port in ("25 Gbps", "50 Gbps")
+    ]
+    assert play.call_count == 2
+    assert said[:2] == said[2:]
+    assert said[0]["step_seconds"] > said[1]["step_seconds"]
 
 
 def test_a_table_by_hand(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import gc
 import json
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +32,8 @@ from zerosim.views import Summary
 Files = Mapping[str, str]
 ERROR = "error"
 LARGEST_FIRST = ("stalls", "waits")  # lists of a summary of which a row has the first
+MACHINE = ("topology", "nodes", "gpus", "launch", "calibration")  # parts of a scenario on which prices hang
+MOST = 32  # played steps that are kept: some megabytes each
 CODED = ("findings",)  # lists of which it has the codes
 
 
@@ -55,9 +58,17 @@ class Question(NamedTuple):
         return sha256(json.dumps(parts).encode()).hexdigest()
 
 
+class _Written(NamedTuple):
+    """The last programs, what they were written `of`, and what was `played` of them."""
+
+    of: Any
+    steps: tuple[Step, ...]
+    played: dict[str, Simulation]
+
+
 class Answering:
     """Answers questions about one scenario. It keeps the last programs: the next question is most often about the same
-    ones on another machine."""
+    ones on another machine. And what was played of them, by machine: other settings may write the same programs."""
 
     def __init__(self, document: Document, base: Path, files: Files = MappingProxyType({})) -> None:
         """`files` are those that answers depend on, as who asks has them: another machine may have others."""
@@ -65,7 +76,7 @@ class Answering:
         self.base = base
         self.files = files
         self._alike = False
-        self._programs: tuple[Any, tuple[Step, ...]] = (None, ())
+        self._written = _Written(None, (), {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What it keeps stays where it is; who answers may stand in another folder."""
@@ -108,10 +119,17 @@ class Answering:
 
     def _played(self, scenario: Scenario) -> Simulation:
         of = (scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)
-        known = self._programs  # which another thread may replace
-        if of != known[0]:
-            self._programs = known = (of, programs(scenario))
-        return simulate(scenario, known[1])
+        known = self._written  # which another thread may replace
+        if of != known.of:
+            steps = programs(scenario)
+            alike = steps == known.steps
+            self._written = known = _Written(of, known.steps if alike else steps, known.played if alike else {})
+        machine = json.dumps([scenario.text.get(name) for name in MACHINE], default=str)
+        if machine not in known.played:
+            if len(known.played) == MOST:
+                known.played.pop(next(iter(known.played)), None)
+            known.played[machine] = simulate(scenario, known.steps)
+        return replace(known.played[machine], scenario=scenario)
 
 
 def defect(error: Exception) -> str:
