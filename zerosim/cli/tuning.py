@@ -89,7 +89,6 @@ def tune(
     hierarchical  bucket_size, overlap_grad_reduce, overlap_param_gather
     """
     from zerosim.report.files import write_text
-    from zerosim.report.tune import render_tune
     from zerosim.studies.processes import cores
     from zerosim.studies.tuning import tune as search
 
@@ -104,16 +103,23 @@ def tune(
     with progress("tune") as told:
         tuned = search(asked, processes or cores(), journal, package_version(), told, keep)
     beside = _written(scenario, tuned, target, asked.base) if target is not None else []
-    if as_json:
-        print_json(tuned.as_json())
-        for line in beside if tuned.config is None else ():
-            click.echo(line, err=True)
-    else:
-        print_text(render_tune(tuned.as_json(), width(), beside))
+    _print(tuned, beside, as_json)
     if target is not None and tuned.config is not None:
         click.echo(f"{_kind(tuned, target)} written to {target}", err=True)
     if journal is not None and journal.exists():
         click.echo(f"{journal} has all other answers: the same command asks for what was lost.", err=True)
+
+
+def _print(tuned: Tuned, beside: list[str], as_json: bool) -> None:
+    """The answer; `beside` is about the file that was to be written."""
+    from zerosim.report.tune import render_tune
+
+    if not as_json:
+        print_text(render_tune(tuned.as_json(), width(), beside))
+        return
+    print_json(tuned.as_json())
+    for line in beside if tuned.config is None else ():
+        click.echo(line, err=True)
 
 
 def _asked(scenario: str, changes: tuple[str, ...], knobs: tuple[str, ...], options: dict[str, Any]) -> Asked:
