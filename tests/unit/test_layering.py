@@ -37,7 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulation": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "studies": BASICS | PAPERS | SEEING | {"strategies"},  # conform asks what is issued, and plays nothing
-    "playground": BASICS | PAPERS | SEEING,
+    "plot": BASICS | PAPERS | SEEING | {"studies"},
+    "playground": BASICS | PAPERS | SEEING | {"studies"},
 }
 ANYTHING = {"__init__", "__main__", "cli"}  # the door
 TRADES = ("strategies", "costs", "engine", "views")
