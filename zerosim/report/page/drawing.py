@@ -85,11 +85,13 @@ def swatch(ink: str, letter: str) -> Markup:
     return element("svg", box, name, class_="swatch", width="22", height="16", aria_hidden="true")
 
 
-def busy(utilization: float) -> Markup:
-    """How busy a resource was: a thin bar and the number."""
-    said = share(utilization, 1.0)
-    piece = Piece("busy", "", "busy", min(utilization, 1.0), said)
-    return joined([bar([piece], 1.0, f"{said} busy", height=THIN), said])
+def meter(fraction: float) -> Markup:
+    """A share as a thin bar and a number."""
+    said = share(fraction, 1.0)
+    box = element("rect", class_="ground", width="100%", height=str(THIN))
+    filled = element("rect", class_="filled", width=percent(min(fraction, 1.0)), height=str(THIN))
+    drawn = element("svg", box, filled, class_="bar", width="100%", height=str(THIN), aria_hidden="true")
+    return element("span", drawn, element("span", said), class_="meter")
 
 
 def percent(fraction: float) -> str:

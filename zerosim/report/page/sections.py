@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zerosim.errors import Finding
 from zerosim.report import sentences
 from zerosim.report.calibration import measured
-from zerosim.report.page.drawing import Piece, Row, bar, busy, folded, inks, listed, swatch, table
+from zerosim.report.page.drawing import Piece, Row, bar, folded, inks, listed, meter, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
 from zerosim.report.parts import OWN_CAUSES, cause_name, memory_parts, sharer_name, time_parts
 from zerosim.report.running import running
@@ -88,7 +88,6 @@ def numbers(summary: Summary) -> Markup:
         ("fits in memory", "yes" if summary.fits else "NO"),
         ("GPUs", str(summary.world_size)),
         ("nodes", str(summary.nodes)),
-        ("seed", str(summary.seed)),
     ]
     return element("dl", *(element("div", element("dt", name), element("dd", said)) for name, said in known),
                    class_="numbers")  # fmt: skip
@@ -104,8 +103,9 @@ def time(summary: Summary) -> Section:
         for ink, part in parts
     ]
     columns = (Column("part of the step"), Column("time", NUMBER), Column("share of the step", NUMBER))
-    body = [time_bar(summary, step), table(columns, rows), *_communication(summary), *_phases(summary)]
-    return Section("time", "Where the time goes", joined(body))
+    left = joined([table(columns, rows), *_communication(summary)])
+    beside = element("div", element("div", left), element("div", *_phases(summary)), class_="beside")
+    return Section("time", "Where the time goes", joined([time_bar(summary, step), beside]))
 
 
 def time_bar(summary: Summary, whole: float) -> Markup:
@@ -147,7 +147,7 @@ def stalls(summary: Summary) -> Section:
     """Every time without compute with what caused it, and which ranks wait for which others."""
     columns = (
         Column("cause"), Column("phase"), Column("limited by"), Column("busy", NUMBER), Column("time", NUMBER),
-        Column("share of the step", NUMBER),
+        Column("share of the step"),
     )  # fmt: skip
     rows = [_stall(stall, summary) for stall in summary.stalls]
     body = [*_long(columns, rows, "waits"), *_waits(summary), *_classes(summary)]
@@ -158,7 +158,7 @@ def _stall(stall: Stall, summary: Summary) -> Row:
     label, used = because(stall, summary)
     cells = (
         cause_name(stall.cause), stall.phase, label, used.removesuffix(" busy"), show_seconds(stall.seconds),
-        share(stall.seconds, summary.step_seconds),
+        meter(stall.seconds / (summary.step_seconds or 1.0)),
     )  # fmt: skip
     return Row(cells, "" if stall.cause in OWN_CAUSES else stall.cause)
 
@@ -223,9 +223,12 @@ def _tier(name: str, tier: TierUse) -> Iterator[Markup]:
     ]  # fmt: skip
     at = tier.peak_at
     rows.append(Row(("peak", show_size(tier.peak_bytes), ""), at=at.seconds if at.op else None))
-    yield table(columns, rows)
-    yield element("p", sentences.moment(tier), ".", *_placed(tier), *_besides(tier))
-    yield from _held(tier)
+    about = element("p", _capital(sentences.moment(tier)), ".", *_placed(tier), *_besides(tier))
+    yield element("div", element("div", table(columns, rows)), element("div", about, *_held(tier)), class_="beside")
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def memory_bar(name: str, tier: TierUse, whole: float) -> Markup:
@@ -273,7 +276,7 @@ def resources(summary: Summary) -> Section:
     """How busy each resource was, busiest first."""
     columns = (Column("resource"), Column("busy"), Column("time", NUMBER), Column("amount", NUMBER))
     rows = [
-        Row((use.label, busy(use.utilization), show_seconds(use.busy_seconds), amount(use.bytes_or_flop, use.unit)))
+        Row((use.label, meter(use.utilization), show_seconds(use.busy_seconds), amount(use.bytes_or_flop, use.unit)))
         for use in summary.resources.values()
     ]
     intro = "Busy: the time that its work alone would take, as a share of the step; sums over all that share it."
