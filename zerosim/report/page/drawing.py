@@ -56,7 +56,8 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
         drawn += _drawn(piece, start, wide, height) if wide > 0 else ()
     if limit is not None and 0 < limit < whole:
         x = percent(limit / whole)
-        drawn.append(element("line", class_="limit", x1=x, x2=x, y1="0", y2=str(height)))
+        ends = {"x1": x, "x2": x, "y1": "0", "y2": str(height)}
+        drawn += [element("line", class_="limit-edge", **ends), element("line", class_="limit", **ends)]
     told = element("title", label)
     return element("svg", told, *drawn, class_="bar", width="100%", height=str(height), role="img", aria_label=label)
 
@@ -68,7 +69,9 @@ def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Mar
     if known is None:  # a shade, which words tell apart
         yield element("g", title, element("rect", class_=f"shade {piece.ink}", **place))
     else:
-        yield element("g", title, element("rect", class_="part", fill=f"url(#{PREFIX}{piece.ink})", **place))
+        yield element(
+            "g", title, element("rect", class_=f"part {piece.ink}", fill=f"url(#{PREFIX}{piece.ink})", **place)
+        )
     letters = piece.letter if wide >= LETTERED else ""
     letters = f"{piece.word} {piece.said}" if not piece.letter and wide >= WORDY else letters
     if letters and height >= TALL:
@@ -79,7 +82,7 @@ def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Mar
 
 def swatch(ink: str, letter: str) -> Markup:
     """What a part looks like in its bar, for the row that tells about it."""
-    box = element("rect", class_="part", width="22", height="16", fill=f"url(#{PREFIX}{ink})")
+    box = element("rect", class_=f"part {ink}", width="22", height="16", fill=f"url(#{PREFIX}{ink})")
     dark = {**TIME_INKS, **MEMORY_INKS}[ink].dark
     name = element("text", letter, class_="on-dark" if dark else "on-light", x="11", y="12", text_anchor="middle")
     return element("svg", box, name, class_="swatch", width="22", height="16", aria_hidden="true")
