@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosim.report.palette import INKS, Hatch, Ink
-from zerosim.report.svg import BARE, HATCHES, ISSUING, WORKING_ON
+from zerosim.report.palette import HATCHES, INKS, Hatch, Ink
+from zerosim.report.svg import BARE, ISSUING, WORKING_ON
 
 OTHERS: Mapping[str, Ink] = {
     "issue": Ink(ISSUING["issue"], ""),

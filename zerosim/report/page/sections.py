@@ -174,7 +174,12 @@ def _stall(stall: Stall, summary: Summary) -> Row:
         cause_name(stall.cause), stall.phase, label, used.removesuffix(" busy"), show_seconds(stall.seconds),
         meter(stall.seconds / (summary.step_seconds or 1.0)),
     )  # fmt: skip
-    return Row(cells, "" if stall.cause in OWN_CAUSES else kind_of(stall.cause))
+    return Row(cells, stall_kind(stall.cause))
+
+
+def stall_kind(cause: str) -> str:
+    """What the timeline shows for a cause of waiting; nothing where no op of its own is behind it."""
+    return "" if cause in OWN_CAUSES else kind_of(cause)
 
 
 def kind_of(cause: str) -> str:
