@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zerosim.report.page.markup import Markup, element
-from zerosim.report.palette import HATCHES, MEMORY_INKS, TIME_INKS, Ink
+from zerosim.report.palette import HATCHES, HELD, SPENT, Ink
 from zerosim.report.tables import Column
 from zerosim.report.words import share
 
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 def inks() -> Markup:
     """The patterns that all bars of a page are filled with; they stand once in it."""
-    known: Mapping[str, Ink] = {**TIME_INKS, **MEMORY_INKS}
+    known: Mapping[str, Ink] = {**SPENT, **HELD}
     patterns = (_pattern(name, ink) for name, ink in known.items())
     return element("svg", element("defs", *patterns), class_="inks", width="0", height="0", aria_hidden="true")
 
@@ -65,7 +65,7 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
 def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Markup]:
     title = element("title", f"{piece.word}: {piece.said}")
     place = {"x": percent(start), "width": percent(wide), "height": str(height)}
-    known = {**TIME_INKS, **MEMORY_INKS}.get(piece.ink)
+    known = {**SPENT, **HELD}.get(piece.ink)
     if known is None:  # a shade, which words tell apart
         yield element("g", title, element("rect", class_=f"shade {piece.ink}", **place))
     else:
@@ -83,7 +83,7 @@ def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Mar
 def swatch(ink: str, letter: str) -> Markup:
     """What a part looks like in its bar, for the row that tells about it."""
     box = element("rect", class_=f"part {ink}", width="22", height="16", fill=f"url(#{PREFIX}{ink})")
-    dark = {**TIME_INKS, **MEMORY_INKS}[ink].dark
+    dark = {**SPENT, **HELD}[ink].dark
     name = element("text", letter, class_="on-dark" if dark else "on-light", x="11", y="12", text_anchor="middle")
     return element("svg", box, name, class_="swatch", width="22", height="16", aria_hidden="true")
 

@@ -14,7 +14,7 @@ from zerosim.report import sentences
 from zerosim.report.calibration import measured
 from zerosim.report.page.drawing import Piece, Row, bar, folded, inks, listed, meter, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.palette import INKS, TIME_INKS
+from zerosim.report.palette import INKS, SPENT
 from zerosim.report.parts import OWN_CAUSES, cause_name, memory_parts, sharer_name, time_parts
 from zerosim.report.running import running
 from zerosim.report.tables import Align, Column
@@ -103,7 +103,7 @@ def numbers(summary: Summary) -> Markup:
 def time(summary: Summary) -> Section:
     """The parts of the step, its phases, and how much of the communication is hidden."""
     step = summary.step_seconds
-    parts = list(zip(TIME_INKS, time_parts(summary), strict=True))
+    parts = list(zip(SPENT, time_parts(summary), strict=True))
     rows = [
         Row(
             (joined([swatch(ink, part.letter), f" {part.word}"]), show_seconds(part.amount), share(part.amount, step)),
@@ -122,7 +122,7 @@ def time_bar(summary: Summary, whole: float) -> Markup:
     step = summary.step_seconds
     pieces = [
         Piece(ink, part.letter, part.word, part.amount, f"{show_seconds(part.amount)}, {share(part.amount, step)}")
-        for ink, part in zip(TIME_INKS, time_parts(summary), strict=True)
+        for ink, part in zip(SPENT, time_parts(summary), strict=True)
     ]
     told = ", ".join(f"{part.word} {share(part.amount, step)}" for part in pieces if part.amount)
     return bar(pieces, whole, f"Where the time goes: {told}")
@@ -130,7 +130,7 @@ def time_bar(summary: Summary, whole: float) -> Markup:
 
 def time_legend(summary: Summary) -> Markup:
     """What the parts of such bars are."""
-    parts = zip(TIME_INKS, time_parts(summary), strict=True)
+    parts = zip(SPENT, time_parts(summary), strict=True)
     return element("ul", *(element("li", swatch(ink, part.letter), part.word) for ink, part in parts), class_="legend")
 
 
