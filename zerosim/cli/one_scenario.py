@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from zerosim.errors import InputError, Problem
 if TYPE_CHECKING:
     from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
+    from zerosim.views.recorded import Answer
 
 STEPS = click.IntRange(1, 1_000_000_000)
 
@@ -123,17 +125,18 @@ def compare(
     samples: int | None,
     seed: int | None,
 ) -> None:
-    """Play several scenarios side by side; the first is the baseline."""
+    """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
     from zerosim.report.ranges import render_orders
-    from zerosim.simulation import simulate
 
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
     drawing = Drawing.asked(ranged, samples, seed)
-    asked = all_scenarios(scenarios, changes)
+    traces = [path for path in scenarios if is_measured(path)]
+    _no_traces(traces, changes, len(scenarios), drawing)
+    asked = all_scenarios(tuple(path for path in scenarios if path not in traces), changes)
     _one_currency(asked)
-    summaries = [simulate(each).summary() for each in asked]
+    summaries = _answers(scenarios, traces, asked)
     rows = [summary.as_json() for summary in summaries]
     if drawing:
         rows = [row | {"range": spread} for row, spread in zip(rows, drawing.compare(asked), strict=True)]
@@ -141,6 +144,31 @@ def compare(
         print_json(rows)
     else:
         print_text(text.render_comparison(summaries, width()) + (render_orders(rows, width()) if drawing else ""))
+
+
+def is_measured(path: str) -> bool:
+    """Whether an argument is a trace, or a folder of traces; told by what stands in a file."""
+    from zerosim.spec.profile_file import is_trace
+
+    return Path(path).is_dir() or is_trace(path)
+
+
+def _no_traces(traces: Sequence[str], changes: tuple[str, ...], count: int, drawing: Drawing | None) -> None:
+    """What asks for a scenario is not asked of traces."""
+    if traces and drawing:
+        raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
+    if changes and len(traces) == count:
+        raise InputError([Problem("--set", found="traces only", expected="a scenario to change")])
+
+
+def _answers(paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario]) -> list[Answer]:
+    """In the order of the arguments; traces are read before the first scenario is played."""
+    from zerosim.measured import read_trace
+    from zerosim.simulation import simulate
+
+    measured = {path: read_trace(path).summary() for path in dict.fromkeys(traces)}
+    played = iter(asked)
+    return [measured[path] if path in measured else simulate(next(played)).summary() for path in paths]
 
 
 def all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:
