@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerosim.errors import DeadlockError, Finding, InputError, Problem, ZerosimError
+    from zerosim.measured import Measured, read_trace
     from zerosim.scenario import Scenario, from_mapping, load
     from zerosim.simulation import Simulation, simulate
     from zerosim.step import Step
@@ -24,6 +25,7 @@ _HOMES = {
     "DeadlockError": "errors",
     "Finding": "errors",
     "InputError": "errors",
+    "Measured": "measured",
     "Problem": "errors",
     "Scenario": "scenario",
     "Simulation": "simulation",
@@ -34,12 +36,13 @@ _HOMES = {
     "ZerosimError": "errors",
     "from_mapping": "scenario",
     "load": "scenario",
+    "read_trace": "measured",
     "simulate": "simulation",
 }
 
 __all__ = [
-    "DeadlockError", "Finding", "InputError", "Problem", "Scenario", "Simulation", "Span", "Step", "Summary",
-    "Timeline", "ZerosimError", "from_mapping", "load", "simulate",
+    "DeadlockError", "Finding", "InputError", "Measured", "Problem", "Scenario", "Simulation", "Span", "Step",
+    "Summary", "Timeline", "ZerosimError", "from_mapping", "load", "read_trace", "simulate",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from zerosim.errors import ZerosimError
 
-Phase = Literal["forward", "backward", "optimizer"]
+Phase = Literal["forward", "backward", "optimizer", "unknown"]  # unknown: of a measured op that its trace does not tell
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send_recv", "exchange",

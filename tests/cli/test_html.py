@@ -74,3 +74,19 @@ def test_what_cannot_be_written_is_told_before_any_answer(verb: str, case: str, 
     path, said = UNWRITABLE[case]
     (problem,) = ask(verb, *[small] * (1 if verb == "run" else 2), "--html", path).refused()
     assert said in problem
+
+
+def test_a_measured_step_has_a_page_alone_and_beside_a_scenario(small: Path) -> None:
+    ask("run", small, "--trace", "step.json")
+    step = ask("trace", "read", "step.json", "--html", "a.html", "--json").out
+    assert step == ask("trace", "read", "step.json", "--json").out
+    alone = Document(Path("a.html").read_text(encoding="utf-8"))
+    assert {"What ran", "Where the time goes", "Why the GPU waits"} <= {title for _, title in alone.headings}
+    assert "MFU" not in alone.text
+    assert "zerosim trace read step.json --html report.html" in alone.text
+    ask("compare", small, "step.json", "--html", "b.html")
+    both = Document(Path("b.html").read_text(encoding="utf-8"))
+    titles = [title for level, title in both.headings if level == 2 and title[:3] in ("A  ", "B  ")]
+    assert titles[0] == "A  small"
+    assert "(measured, " in titles[1]
+    assert "What ran" in both.text

@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": BASICS | PAPERS | {"views"},
     "scenario": BASICS | {"step", "spec", "strategies", "catalog"},
     "simulation": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
+    "measured": BASICS | PAPERS | {"spec", "views"},  # what a profiler wrote, as a timeline: simulation's counterpart
     "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "studies": BASICS | PAPERS | SEEING | {"strategies"},  # conform asks what is issued, and plays nothing
     "plot": BASICS | PAPERS | SEEING | {"studies"},

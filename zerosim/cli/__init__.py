@@ -2,8 +2,9 @@
 
 The only room that prints. Verbs stand in the order of a first visit: those that play a scenario (`one_scenario`,
 `climbing`, `explaining`, `examining`), those that search (`tuning`, `requiring`, `sweeping`), those about machines
-(`machines`, `calibrating`), about published measurements (`validating`), and the others (`without_scenario`); how an
-answer is printed and an error ends is in `printing`, how lists of sizes and names are read in `lists`.
+(`machines`, `calibrating`), about measured steps (`tracing`) and published measurements (`validating`), and
+the others (`without_scenario`); how an answer is printed and an error ends is in `printing`, how lists of sizes and
+names are read in `lists`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zerosim.cli import (
     one_scenario,
     requiring,
     sweeping,
+    tracing,
     tuning,
     validating,
     without_scenario,
@@ -67,5 +69,6 @@ for _verb in (
     validating.validate,
     without_scenario.conform,
     calibrating.calibrate,
+    tracing.trace,
 ):
     main.add_command(_verb)

@@ -16,11 +16,11 @@ import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
-from zerosim.cli.reporting import html_option, shown, write_page
+from zerosim.cli.reporting import html_option, shown, shown_measured, write_page
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
-    from zerosim.report.page import Said
+    from zerosim.report.page import Said, Shown
     from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
 
@@ -80,7 +80,7 @@ def run(
     saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
     more = _More(saving, drawing.sample(asked).as_json() if drawing else None)
     if html is not None:
-        write_page(html, [shown(asked, timeline, summary, changes)], more.told())
+        write_page(html, [shown(timeline, changes, summary)], more.told())
     if as_json:
         print_json(summary.as_json() | {name: each for name, each in more._asdict().items() if each is not None})
     else:
@@ -149,24 +149,24 @@ def compare(
     samples: int | None,
     seed: int | None,
 ) -> None:
-    """Play several scenarios side by side; the first is the baseline."""
+    """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
-    from zerosim.simulation import simulate
 
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
     drawing = Drawing.asked(ranged, samples, seed)
-    asked = all_scenarios(scenarios, changes)
+    traces = [path for path in scenarios if is_measured(path)]
+    _no_traces(traces, changes, len(scenarios), drawing)
+    asked = all_scenarios(tuple(path for path in scenarios if path not in traces), changes)
     _one_currency(asked)
-    played = [simulate(each) for each in asked]
-    summaries = [each.summary() for each in played]
+    answers = _answers(scenarios, traces, asked, changes)
+    summaries = [each.summary for each in answers]
     rows = [summary.as_json() for summary in summaries]
     if drawing:
         rows = [row | {"range": spread} for row, spread in zip(rows, drawing.compare(asked), strict=True)]
     orders = "".join(said.text for said in _ranges(rows, width())) if drawing else ""
     if html is not None:
-        parts = zip(asked, played, summaries, strict=True)
-        write_page(html, [shown(*each, changes) for each in parts], _ranges(rows) if drawing else ())
+        write_page(html, answers, _ranges(rows) if drawing else ())
     if as_json:
         print_json(rows)
     else:
@@ -178,6 +178,33 @@ def _ranges(rows: Sequence[Mapping[str, Any]], width: int = 100) -> list[Said]:
     from zerosim.report.ranges import render_orders
 
     return [Said("Ranges", render_orders(rows, width))]
+
+
+def is_measured(path: str) -> bool:
+    """Whether an argument is a trace, or a folder of traces; told by what stands in a file."""
+    from zerosim.spec.profile_file import is_trace
+
+    return Path(path).is_dir() or is_trace(path)
+
+
+def _no_traces(traces: Sequence[str], changes: tuple[str, ...], count: int, drawing: Drawing | None) -> None:
+    """What asks for a scenario is not asked of traces."""
+    if traces and drawing:
+        raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
+    if changes and len(traces) == count:
+        raise InputError([Problem("--set", found="traces only", expected="a scenario to change")])
+
+
+def _answers(
+    paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario], changes: Sequence[str]
+) -> list[Shown]:
+    """In the order of the arguments; traces are read before the first scenario is played."""
+    from zerosim.measured import read_trace
+    from zerosim.simulation import simulate
+
+    measured = {path: shown_measured(read_trace(path)) for path in dict.fromkeys(traces)}
+    scenarios = iter(asked)
+    return [measured[path] if path in measured else shown(simulate(next(scenarios)), changes) for path in paths]
 
 
 def all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:

@@ -13,8 +13,8 @@ from click.core import ParameterSource
 from zerosim.cli.printing import Command, package_version
 
 if TYPE_CHECKING:
+    from zerosim.measured import Measured
     from zerosim.report.page import Said, Shown
-    from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
     from zerosim.views import Summary
 
@@ -40,7 +40,7 @@ def write_page(path: str, shown: Sequence[Shown], more: Sequence[Said] = ()) -> 
 
 def _asked(context: click.Context) -> Iterator[str]:
     """The words of the command, but for those that say where its answer goes."""
-    yield from ("zerosim", str(context.info_name))
+    yield from ("zerosim", *context.command_path.split()[1:])
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params[str(parameter.name)]
         if name in ELSEWHERE or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
@@ -53,20 +53,28 @@ def _asked(context: click.Context) -> Iterator[str]:
             yield from (word for each in values for word in (parameter.opts[-1], *([] if flag else [str(each)])))
 
 
-def shown(scenario: Scenario, played: Simulation, summary: Summary, changes: Sequence[str] = ()) -> Shown:
-    """What a page tells about a scenario that was played."""
+def shown(played: Simulation, changes: Sequence[str] = (), summary: Summary | None = None) -> Shown:
+    """What a page tells about a scenario that was played; its `summary` if it is at hand."""
     from zerosim.report.page import Shown
     from zerosim.spec.topology_facts import describe
 
+    scenario = played.scenario
     return Shown(
         timeline=played,
-        summary=summary,
+        summary=summary or played.summary(),
         settings=scenario.text,
         changes=tuple(changes),
         given=tuple(_given(scenario.source)),
         machine=tuple(describe(scenario.topology)),
         ranks_per_node=max(len(node.gpus) for node in scenario.topology.nodes),
     )
+
+
+def shown_measured(timeline: Measured) -> Shown:
+    """What a page tells about a trace that was read."""
+    from zerosim.report.page import Shown
+
+    return Shown(timeline, timeline.summary())
 
 
 def _given(source: str) -> Iterator[Said]:

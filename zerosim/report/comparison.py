@@ -1,21 +1,25 @@
 """Answers side by side: the first is the baseline, and beside each other number stands its ratio to the baseline's.
 
 Rule: quantities are rows, answers are columns with a letter each, so that three long titles still fit a terminal. A
-ratio says how many times as much, not whether that is good.
+ratio says how many times as much, not whether that is good. A step may be played or measured; what a trace does not
+tell of a measured one is a dash.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from zerosim.report.parts import cause_name, time_parts
 from zerosim.report.running import tokens_per
 from zerosim.report.tables import Column, cell_width, clip, table
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
+from zerosim.views.recorded import Answer
+from zerosim.views.running import Cost, Energy
 from zerosim.views.summary import Summary
 
+Known = TypeVar("Known")
 TIERS = {"gpu": "GPU memory", "dram": "DRAM", "nvme": "NVMe"}
 
 
@@ -27,20 +31,25 @@ class Quantity(NamedTuple):
     show: Callable[[float], str]
 
 
-def render_comparison(summaries: Sequence[Summary], width: int = 100) -> str:
+def render_comparison(summaries: Sequence[Answer], width: int = 100) -> str:
     """The comparison, ending in a line end."""
     letters = [letter(index) for index in range(len(summaries))]
     titles = [
-        clip(f"{letter}  {summary.scenario}{'' if index else ' (baseline)'}", width)
+        clip(f"{letter}  {title(summary)}{'' if index else ' (baseline)'}", width)
         for index, (letter, summary) in enumerate(zip(letters, summaries, strict=True))
     ]
     tables = _tables(letters, rows(summaries), width)
     return "\n\n".join(["\n".join(titles), *tables]) + "\n"
 
 
-def rows(summaries: Sequence[Summary]) -> list[list[str]]:
+def rows(summaries: Sequence[Answer]) -> list[list[str]]:
     """A name, the baseline's number, and of each other answer its number and how many times the baseline's that is."""
     return [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
+
+
+def title(summary: Answer) -> str:
+    """The scenario's, or that of a trace with which of its steps it is."""
+    return summary.scenario if isinstance(summary, Summary) else f"{summary.scenario} (measured, {summary.step})"
 
 
 def _tables(letters: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -66,22 +75,28 @@ def _width(lines: str) -> int:
     return max(map(cell_width, lines.split("\n")))
 
 
-def quantities(summaries: Sequence[Summary]) -> list[Quantity]:
+def quantities(summaries: Sequence[Answer]) -> list[Quantity]:
     """Every number that is compared."""
     rates: list[tuple[str, Callable[[Summary], float], Callable[[float], str]]] = [
-        ("step time", lambda s: s.step_seconds, show_seconds),
         ("tokens/s", lambda s: s.tokens_per_second, show_count),
         ("tokens/s per GPU", lambda s: s.tokens_per_second_per_gpu, show_count),
         ("model FLOP/s per GPU", lambda s: 1e12 * s.model_tflops_per_gpu, show_flops),
         ("MFU", lambda s: s.mfu, show_share),
     ]
-    found = [Quantity(name, [take(summary) for summary in summaries], show) for name, take, show in rates]
-    return [*found, *_running(summaries), *_times(summaries), *_sizes(summaries)]
+    found = [Quantity("step time", [summary.step_seconds for summary in summaries], show_seconds)]
+    found += [Quantity(name, [_of(summary, take) for summary in summaries], show) for name, take, show in rates]
+    return [*found, *_running(summaries), *_times(summaries), *_sizes(summaries), *_allocated(summaries)]
 
 
-def _running(summaries: Sequence[Summary]) -> Iterator[Quantity]:
+def _of(summary: Answer, take: Callable[[Summary], Known]) -> Known | None:
+    """What only a played step knows."""
+    return take(summary) if isinstance(summary, Summary) else None
+
+
+def _running(summaries: Sequence[Answer]) -> Iterator[Quantity]:
     """What is known of cost and energy."""
-    costs, energies = [summary.cost for summary in summaries], [summary.energy for summary in summaries]
+    costs: list[Cost | None] = [_of(summary, lambda s: s.cost) for summary in summaries]
+    energies: list[Energy | None] = [_of(summary, lambda s: s.energy) for summary in summaries]
     for currency in dict.fromkeys(cost.currency for cost in costs if cost):
         own = [cost if cost and cost.currency == currency else None for cost in costs]
         yield Quantity(tokens_per(currency), [cost.tokens_per_currency if cost else None for cost in own], show_count)
@@ -89,20 +104,33 @@ def _running(summaries: Sequence[Summary]) -> Iterator[Quantity]:
         yield Quantity(tokens_per("J"), [each.tokens_per_joule if each else None for each in energies], show_count)
 
 
-def _times(summaries: Sequence[Summary]) -> Iterator[Quantity]:
+def _times(summaries: Sequence[Answer]) -> Iterator[Quantity]:
     for parts in zip(*map(time_parts, summaries), strict=True):
         yield Quantity(parts[0].word, [part.amount for part in parts], show_seconds)
     yield Quantity("communication hidden", [summary.communication.overlap for summary in summaries], show_share)
-    for phase in summaries[0].phases:
-        yield Quantity(phase, [summary.phases.get(phase) for summary in summaries], show_seconds)
+    phases = [summary.phases or {} for summary in summaries]
+    for phase in dict.fromkeys(name for known in phases for name in known):
+        yield Quantity(phase, [known.get(phase) for known in phases], show_seconds)
 
 
-def _sizes(summaries: Sequence[Summary]) -> Iterator[Quantity]:
-    for tier in dict.fromkeys(name for summary in summaries for name in summary.memory):
-        uses = [summary.memory.get(tier) for summary in summaries]
+def _sizes(summaries: Sequence[Answer]) -> Iterator[Quantity]:
+    tiers = [summary.memory if isinstance(summary, Summary) else {} for summary in summaries]
+    for tier in dict.fromkeys(name for known in tiers for name in known):
+        uses = [known.get(tier) for known in tiers]
         yield Quantity(
             f"{TIERS.get(tier, tier)} at its peak", [use.peak_bytes if use else None for use in uses], show_size
         )
+
+
+def _allocated(summaries: Sequence[Answer]) -> Iterator[Quantity]:
+    """Beside a measured step: what PyTorch counts, which is without the context and the libraries."""
+    if all(isinstance(summary, Summary) for summary in summaries):
+        return
+    sizes = [
+        summary.memory["gpu"].allocated_bytes if isinstance(summary, Summary) else summary.memory.allocated_bytes
+        for summary in summaries
+    ]
+    yield Quantity("GPU memory allocated", sizes, show_size)
 
 
 def _cells(quantity: Quantity) -> list[str]:
@@ -123,11 +151,16 @@ def ratio(times: float) -> str:
     return f"{rounded:.0f}x" if 1000 <= rounded < 1e9 else f"{rounded:.3g}x"
 
 
-def _fits(summaries: Sequence[Summary]) -> list[str]:
-    return _words("fits in memory", ["yes" if summary.fits else "NO" for summary in summaries])
+def _fits(summaries: Sequence[Answer]) -> list[str]:
+    return _words("fits in memory", [_fit(summary) for summary in summaries])
 
 
-def _largest_stalls(summaries: Sequence[Summary]) -> list[str]:
+def _fit(summary: Answer) -> str:
+    """What ran had room; how much is not known."""
+    return "ran" if not isinstance(summary, Summary) else "yes" if summary.fits else "NO"
+
+
+def _largest_stalls(summaries: Sequence[Answer]) -> list[str]:
     return _words("largest wait", [cause_name(s.stalls[0].cause) if s.stalls else "none" for s in summaries])
 
 

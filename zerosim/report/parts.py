@@ -6,17 +6,21 @@ Rule: letters differ within a bar, so that colour only repeats them; each name i
 from __future__ import annotations
 
 from zerosim.report.bars import Part
-from zerosim.views.summary import Summary, TierUse
+from zerosim.views.recorded import Answer
+from zerosim.views.summary import TierUse
 
 CAUSES = {  # the causes of `run --json` that are not collectives
     "wait_for_rank": "waiting for a slower rank",
     "wait_for_stage": "waiting for another stage",
     "host": "host not ready",
+    "launch": "launched, not begun",
     "transfer": "copies",
     "host_compute": "CPU compute",
     "idle": "nothing to run",
 }
-OWN_CAUSES = frozenset({"host", "idle", "wait_for_rank", "wait_for_stage"})  # no resource of the supply is behind these
+OWN_CAUSES = frozenset(
+    {"host", "launch", "idle", "wait_for_rank", "wait_for_stage"}
+)  # no resource of the supply is behind these
 MEMORY_LETTERS = {
     "parameters": ("P", "blue"),
     "gradients": ("G", "green"),
@@ -50,7 +54,7 @@ def cause_name(cause: str) -> str:
     return CAUSES.get(cause, cause.replace("_", "-"))
 
 
-def time_parts(summary: Summary) -> list[Part]:
+def time_parts(summary: Answer) -> list[Part]:
     """Where the step went, in the order of the bar."""
     seconds = summary.breakdown
     return [

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from zerosim.report.words import counted, share, size, unbroken
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
 from zerosim.views.memory_findings import FRAGMENTATION
+from zerosim.views.recorded import Answer
 from zerosim.views.summary import Summary, TierUse
 from zerosim.views.waits import Wait
 
@@ -53,7 +54,7 @@ def pipeline(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def hidden(summary: Summary) -> str:
+def hidden(summary: Answer) -> str:
     """How much of the communication is hidden; nothing where there is none."""
     known = summary.communication
     return f"{show_share(known.overlap)} of {show_seconds(known.total_seconds)} hidden" if known.total_seconds else ""

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 from zerosim.errors import Finding
 from zerosim.report import sentences, waits
-from zerosim.report.bars import Part, Pen, bar
+from zerosim.report.bars import Pen, bar
 from zerosim.report.calibration import measured
 from zerosim.report.comparison import render_comparison
-from zerosim.report.parts import memory_parts, time_parts
+from zerosim.report.parts import memory_parts
 from zerosim.report.running import running
-from zerosim.report.tables import Column, clip, pad, table
+from zerosim.report.tables import clip, pad
+from zerosim.report.times import where_time_goes
 from zerosim.report.waits import HARDLY
-from zerosim.report.words import INDENT, bound, counted, heading, share, unbroken, wrapped
+from zerosim.report.words import INDENT, bound, counted, heading, unbroken, wrapped
 from zerosim.units import show_seconds, show_size
 from zerosim.views.findings import BOUNDS
 from zerosim.views.summary import Summary
@@ -73,7 +74,7 @@ def render(summary: Summary, width: int = 100, colour: bool = False) -> str:
 def _screen(summary: Summary, width: int, pen: Pen, layout: Layout) -> list[str]:
     fixed = [
         *_head(summary, width, pen),
-        *_time(summary, width, pen, layout),
+        *where_time_goes(summary, width, pen, layout.phases),
         *_memory(summary, width, pen, layout),
         *waits.stalls(summary, width, pen, layout.stalls),
         *waits.contention(summary, width, pen, layout.losses),
@@ -120,27 +121,6 @@ def _range(summary: Summary) -> str:
     stages = len({known.program for known in summary.classes})
     over = f"{stages} stages" if stages > 1 else f"{len(seconds)} kinds of ranks"
     return f"{show_seconds(seconds[0])} to {show_seconds(seconds[-1])} over {over}"
-
-
-def _time(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[str]:
-    step = summary.step_seconds
-    parts = [part for part in time_parts(summary) if layout.phases or part.amount >= HARDLY * step]
-    yield from heading("where the time goes", pen)
-    yield INDENT + bar(parts, step, width - 2 * len(INDENT), pen, rest=".")
-    remarks = {"X": sentences.hidden(summary)}
-    rows = [(p.letter, p.word, show_seconds(p.amount), share(p.amount, step), remarks.get(p.letter, "")) for p in parts]
-    columns = (Column(""), Column(""), Column("", "right"), Column("", "right"), Column(""))
-    lines = table(columns, rows, INDENT).split("\n")[1:]
-    yield from (_lettered(clip(line, width), part, pen) for line, part in zip(lines, parts, strict=True))
-    if not layout.phases:
-        return
-    phases = (unbroken(f"{name} {show_seconds(each)} ({share(each, step)})") for name, each in summary.phases.items())
-    yield from wrapped("phases: " + ", ".join(phases), width, INDENT, hang=" " * len("phases: "))
-
-
-def _lettered(line: str, part: Part, pen: Pen) -> str:
-    """The line with its first letter painted."""
-    return INDENT + pen(part.letter, part.colour) + line[len(INDENT) + 1 :]
 
 
 def _memory(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[str]:

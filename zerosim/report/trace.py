@@ -51,6 +51,7 @@ def text(timeline: Timeline, rank_class: RankClass, scale: int = 1) -> str:
         "baseTimeNanoseconds": 0,
         "traceName": f"zerosim rank {rank_class.ranks[0]}",
         "ticksPerMicrosecond": scale,
+        "contextBytes": int(timeline.supply.overheads.get("gpu", 0)),  # in the curves of memory
     }
     opening = json.dumps(head).removesuffix("}")
     lines = ",\n".join(json.dumps(event) for event in events(timeline, rank_class, scale))

@@ -16,6 +16,7 @@ from zerosim.report.tables import Column, cell_width, clip, pad, table
 from zerosim.report.words import INDENT, counted, heading, share, wrapped
 from zerosim.units import show_seconds
 from zerosim.views.contention import OTHER_RANKS, Loss
+from zerosim.views.recorded import Answer
 from zerosim.views.stalls import WAIT_FOR_RANK, WAIT_FOR_STAGE, Stall
 from zerosim.views.summary import Summary
 from zerosim.views.waits import Wait
@@ -27,7 +28,7 @@ SHARED = re.compile(r", shared by \d+ \w+")
 RATE = re.compile(r"(?:^| )(?:\d+ x [\d.]+(?:,| and) )*(?:\d+ x )?[\d.]+ \S*b(?:/s)?\S*", re.IGNORECASE)
 
 
-def stalls(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
+def stalls(summary: Answer, width: int, pen: Pen, most: int) -> Iterator[str]:
     """The largest times without compute, each with the resource that caused it and how busy that one is."""
     if not summary.stalls:
         return
@@ -35,7 +36,7 @@ def stalls(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
     step = summary.step_seconds
     worth = sum(stall.seconds >= HARDLY * step for stall in summary.stalls[:most])
     named, others = summary.stalls[: max(worth, 1)], summary.stalls[max(worth, 1) :]
-    waits = [(f"{cause_name(stall.cause)}, {stall.phase}", stall.seconds) for stall in named]
+    waits = [(_named(stall, summary), stall.seconds) for stall in named]
     waits += [(f"{len(others)} more", sum(stall.seconds for stall in others))] if others else []
     columns = (Column(""), Column("", "right"), Column("", "right"))
     rows = [(wait, show_seconds(seconds), share(seconds, step)) for wait, seconds in waits]
@@ -46,14 +47,20 @@ def stalls(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
         yield f"{line}{INDENT}{reason}".rstrip()
 
 
-def _because(stall: Stall, summary: Summary, room: int) -> str:
+def _named(stall: Stall, summary: Answer) -> str:
+    """A wait and its phase, where phases are known."""
+    cause = cause_name(stall.cause)
+    return cause if summary.phases is None else f"{cause}, {stall.phase}"
+
+
+def _because(stall: Stall, summary: Answer, room: int) -> str:
     """The resource that limited what the GPU waited for; its name is cut before how busy it was."""
     label, busy = because(stall, summary)
     busy = f", {busy}" if busy else ""
     return shortened(label, room - len(busy)) + busy if label else ""
 
 
-def because(stall: Stall, summary: Summary) -> tuple[str, str]:
+def because(stall: Stall, summary: Answer) -> tuple[str, str]:
     """What is behind a wait, in words, and how busy that was; both empty where they say nothing."""
     use = summary.resources.get(stall.resource)
     if use:

@@ -56,10 +56,10 @@ def _in_turn(ops: Sequence[Op]) -> bool:
 
 
 def phases(timeline: Timeline) -> dict[Phase, float]:
-    """Seconds by phase; they sum to the step."""
+    """Seconds by phase; they sum to the step. A phase that is not known is one only where it was met."""
     seconds: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
     before = 0.0
     for cut in cuts(timeline):
-        seconds[cut.phase] += cut.end - before
+        seconds[cut.phase] = seconds.get(cut.phase, 0.0) + cut.end - before
         before = cut.end
     return seconds

@@ -5,7 +5,7 @@ host was blocked by before it issued the op: a copy from pageable memory, a driv
 collective (the cause is its kind), a copy (`transfer`), CPU work (`host_compute`), in this order, so that the causes
 sum to the parts of `breakdown`. With nothing in flight: `wait_for_rank` (a collective waits for the class that arrives
 last; `wait_for_stage` where this one runs another program, as in a pipeline), `host` (the host is still busy with
-issuing the next op), or `idle`.
+issuing the next op), `launch` (it is issued, and yet has not begun: only a measured step knows that), or `idle`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from zerosim.views.intervals import Intervals, difference, length, union
 from zerosim.views.phases import cuts
 
 HOST, WAIT_FOR_RANK, WAIT_FOR_STAGE, IDLE = "host", "wait_for_rank", "wait_for_stage", "idle"
+LAUNCH = "launch"
 NO_RESOURCE = "none"
 ONE_AT_A_TIME = 1.1  # compute of all stages, over the time in which any computes: less is one after the other; a choice
 
@@ -200,10 +201,12 @@ def _reasons(
         last = _last_to_arrive(scene, _awaited(flight.waiting, gap))
         alike = scene.timeline.program(last) is scene.timeline.program(scene.name)
         yield start, end, _Reason(WAIT_FOR_RANK if alike else WAIT_FOR_STAGE, last)
+    elif (issued := _next_issue(scene.spans, gap, end)) is None:
+        yield start, end, _Reason(IDLE, NO_RESOURCE)
     else:
-        launched = min(max(_next_issue(scene.spans, gap, end), start), end)
+        launched = min(max(issued, start), end)
         yield start, launched, _Reason(HOST, HOST)
-        yield launched, end, _Reason(IDLE, NO_RESOURCE)
+        yield launched, end, _Reason(LAUNCH, NO_RESOURCE)
 
 
 def _cause(op: Op) -> str:
@@ -221,7 +224,7 @@ def _last_to_arrive(scene: _Scene, number: int) -> str:
     return last_to_arrive(scene.timeline, scene.together, Call(scene.name, number)).rank_class
 
 
-def _next_issue(spans: Sequence[Span], gap: _Gap, time: float) -> float:
-    """When the host issued the op ahead that starts next; 0 when none does."""
+def _next_issue(spans: Sequence[Span], gap: _Gap, time: float) -> float | None:
+    """When the host issued the op ahead that starts next; None when none does."""
     place = bisect_left(gap.ahead, time, key=lambda number: spans[number].start)
-    return spans[gap.ahead[place]].issued if place < len(gap.ahead) else 0.0
+    return spans[gap.ahead[place]].issued if place < len(gap.ahead) else None

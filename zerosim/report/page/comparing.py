@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zerosim.report import comparison, sentences
+from zerosim.report.page import recorded
 from zerosim.report.page.drawing import Row, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
 from zerosim.report.page.sections import (
@@ -28,7 +29,8 @@ from zerosim.report.tables import Column
 from zerosim.report.waits import because
 from zerosim.report.words import share
 from zerosim.units import show_seconds, show_size
-from zerosim.views.summary import Summary
+from zerosim.views.recorded import Answer
+from zerosim.views.summary import Summary, TierUse
 
 ABSENT = "-"
 
@@ -57,12 +59,17 @@ def after(shown: Sequence[Shown]) -> Iterator[Section]:
 def _titles(shown: Sequence[Shown]) -> Iterator[Markup]:
     items: list[Markup] = []
     for letter, each in zip(letters(shown), shown, strict=True):
-        said = sentences.verdict(each.summary)
+        said = sentences.verdict(each.summary) if isinstance(each.summary, Summary) else ""
         bad = [element("span", f" {SIGNS['error']} {said}", class_="over")] if said else []
         baseline = "" if items else " (baseline)"
-        name = element("a", f"{letter}  {each.summary.scenario}", href=f"#{anchor(letter)}")
-        items.append(element("li", name, f"{baseline}: {sentences.machine(each.summary)}", *bad))
+        name = element("a", f"{letter}  {comparison.title(each.summary)}", href=f"#{anchor(letter)}")
+        items.append(element("li", name, f"{baseline}: {about(each.summary)}", *bad))
     yield element("ul", *items, class_="titles")
+
+
+def about(summary: Answer) -> str:
+    """What it ran on."""
+    return sentences.machine(summary) if isinstance(summary, Summary) else recorded.machine(summary)
 
 
 def anchor(letter: str) -> str:
@@ -70,7 +77,7 @@ def anchor(letter: str) -> str:
     return f"answer-{letter.lower()}"
 
 
-def _numbers(summaries: Sequence[Summary]) -> Markup:
+def _numbers(summaries: Sequence[Answer]) -> Markup:
     names = [comparison.letter(index) for index in range(len(summaries))]
     columns = [Column("quantity"), Column(names[0], NUMBER)]
     for name in names[1:]:
@@ -79,7 +86,7 @@ def _numbers(summaries: Sequence[Summary]) -> Markup:
 
 
 def _differences(shown: Sequence[Shown]) -> Markup:
-    if not all(each.settings for each in shown):
+    if not all(each.settings for each in shown):  # a measured step has none
         return Markup()
     rows = [Row((path, *values)) for path, values in differing([each.settings for each in shown])]
     if not rows:
@@ -91,7 +98,7 @@ def _findings(shown: Sequence[Shown]) -> Iterator[Markup]:
     for letter, each in zip(letters(shown), shown, strict=True):
         body = findings(each.summary).body
         if body:
-            yield element("h3", f"{letter}  {each.summary.scenario}")
+            yield element("h3", f"{letter}  {comparison.title(each.summary)}")
             yield body
 
 
@@ -100,17 +107,18 @@ def _times(shown: Sequence[Shown]) -> Iterator[Markup]:
     yield element("p", "On one scale: a bar is as long as its step.")
     for letter, each in zip(letters(shown), shown, strict=True):
         step = show_seconds(each.summary.step_seconds)
-        yield element("p", element("strong", letter), f"  {each.summary.scenario}, {step}", class_="label")
+        yield element("p", element("strong", letter), f"  {comparison.title(each.summary)}, {step}", class_="label")
         yield time_bar(each.summary, longest)
     yield time_legend(shown[0].summary)
 
 
-def _stalls(summaries: Sequence[Summary]) -> Iterator[Markup]:
+def _stalls(summaries: Sequence[Answer]) -> Iterator[Markup]:
     """A row for each cause, phase and resource of any of them, the longest first."""
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for index, summary in enumerate(summaries):
         for stall in summary.stalls:
-            seconds = found.setdefault((stall.cause, stall.phase, because(stall, summary)[0]), {})
+            phase = stall.phase if summary.phases else ""
+            seconds = found.setdefault((stall.cause, phase, because(stall, summary)[0]), {})
             seconds[index] = seconds.get(index, 0.0) + stall.seconds
     if not found:
         return
@@ -127,26 +135,25 @@ def _stalls(summaries: Sequence[Summary]) -> Iterator[Markup]:
     yield from long(columns, rows, "waits")
 
 
-def _seconds(seconds: float | None, summary: Summary) -> str:
+def _seconds(seconds: float | None, summary: Answer) -> str:
     return ABSENT if seconds is None else f"{show_seconds(seconds)}, {share(seconds, summary.step_seconds)}"
 
 
 def _memory(shown: Sequence[Shown]) -> Iterator[Markup]:
-    for tier in dict.fromkeys(name for each in shown for name in each.summary.memory):
-        uses = [each.summary.memory.get(tier) for each in shown]
+    tiers = [each.summary.memory if isinstance(each.summary, Summary) else {} for each in shown]
+    for tier in dict.fromkeys(name for known in tiers for name in known):
+        uses = [known.get(tier) for known in tiers]
         whole = max(max(use.peak_bytes, use.capacity_bytes) for use in uses if use)
         yield element("h3", f"{tier} {'per GPU' if tier == 'gpu' else 'per node'}")
-        for letter, each in zip(letters(shown), shown, strict=True):
-            use = each.summary.memory.get(tier)
+        for letter, use in zip(letters(shown), uses, strict=True):
             if use:
                 full = sentences.fill(use)
                 yield element("p", element("strong", letter), f"  {full}", class_="label")
                 yield memory_bar(f"{letter}, {tier}", use, whole)
-        yield _parts(shown, tier)
+        yield _parts(letters(shown), uses)
 
 
-def _parts(shown: Sequence[Shown], tier: str) -> Markup:
-    uses = [each.summary.memory.get(tier) for each in shown]
+def _parts(names: Sequence[str], uses: Sequence[TierUse | None]) -> Markup:
     known = [None if use is None else {part.word: part for part in memory_parts(use)} for use in uses]
     held = {word: part.letter for parts in known if parts for word, part in parts.items() if part.amount}
     rows = [
@@ -158,4 +165,4 @@ def _parts(shown: Sequence[Shown], tier: str) -> Markup:
     ]  # fmt: skip
     rows.append(Row(("peak", *(ABSENT if use is None else show_size(use.peak_bytes) for use in uses))))
     rows.append(Row(("capacity", *(ABSENT if use is None else show_size(use.capacity_bytes) for use in uses))))
-    return table([Column("held at the peak"), *(Column(letter, NUMBER) for letter in letters(shown))], rows)
+    return table([Column("held at the peak"), *(Column(letter, NUMBER) for letter in names)], rows)

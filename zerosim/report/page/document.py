@@ -12,15 +12,16 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from zerosim.report import figure as drawn
-from zerosim.report.page import comparing
+from zerosim.report.comparison import title as named
+from zerosim.report.page import comparing, recorded
 from zerosim.report.page.drawing import Row, folded, inks, listed, table
 from zerosim.report.page.fitting import Fitted, fitted
 from zerosim.report.page.markup import Markup, element, embedded, joined
 from zerosim.report.page.sections import TOP, Section, assumptions, headline, shown, told
 from zerosim.report.page.settings import flat
 from zerosim.report.page.shown import Origin, Said, Shown
-from zerosim.report.sentences import machine
 from zerosim.report.tables import Column
+from zerosim.views.summary import Summary
 
 LIMIT = 2_000_000  # bytes of a document
 FIGURES = "figures"  # id of the data
@@ -44,19 +45,25 @@ def style() -> str:
 
 
 def _of_one(answer: Shown) -> list[Section]:
-    findings, *others = told(answer.summary)
-    ahead = [findings] if findings.name == "findings" else []
-    rest = others if ahead else [findings, *others]
-    return [headline(answer.summary), *ahead, _TIMELINE, *rest, *_origins(answer)]
+    first, *others = _parts(answer)
+    ahead = [each for each in others if each.name == "findings"]
+    return [first, *ahead, _TIMELINE, *(each for each in others if each not in ahead)]
+
+
+def _parts(answer: Shown) -> list[Section]:
+    """All of one, but its timeline."""
+    summary = answer.summary
+    if isinstance(summary, Summary):
+        return [headline(summary), *told(summary), *_origins(answer)]
+    return [recorded.headline(summary), *recorded.told(summary), *_origins(answer)]
 
 
 def _of_several(answers: Sequence[Shown]) -> list[Section]:
     parts = [*comparing.before(answers), _TIMELINE, *comparing.after(answers)]
     for letter, answer in zip(comparing.letters(answers), answers, strict=True):
         name = comparing.anchor(letter)
-        own = [headline(answer.summary), *told(answer.summary), *_origins(answer)]
-        body = joined(shown(own, TOP + 1, f"{name}-"))
-        title = f"{letter}  {answer.summary.scenario}"
+        body = joined(shown(_parts(answer), TOP + 1, f"{name}-"))
+        title = f"{letter}  {named(answer.summary)}"
         parts.append(Section(name, title, folded("Everything about it", body), f"All of {letter}"))
     return parts
 
@@ -66,10 +73,10 @@ _TIMELINE = Section("timeline", "Timeline", Markup())  # filled when it is known
 
 def _document(answers: Sequence[Shown], parts: Sequence[Section], figures: Fitted) -> str:
     whole = [_timeline(figures) if part is _TIMELINE else part for part in parts]
-    title = " | ".join(answer.summary.scenario for answer in answers)
+    title = " | ".join(named(answer.summary) for answer in answers)
     several = len(answers) > 1
     name = f"{len(answers)} steps compared" if several else title
-    about = "the first is the baseline" if several else machine(answers[0].summary)
+    about = "the first is the baseline" if several else comparing.about(answers[0].summary)
     content = [
         element("a", "To the content", href="#content", class_="skip"),
         element("header", element("h1", name), element("p", about), class_="top"),
@@ -118,7 +125,8 @@ def _timeline(figures: Fitted) -> Section:
 
 def _origins(answer: Shown) -> Iterator[Section]:
     """The scenario as it was read and as it was given, and what was assumed."""
-    yield Section("scenario", "The scenario", joined(_scenario(answer)))
+    if isinstance(answer.summary, Summary):
+        yield Section("scenario", "The scenario", joined(_scenario(answer)))
     yield assumptions(answer.summary)
 
 

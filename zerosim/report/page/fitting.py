@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from zerosim.report.comparison import letter
+from zerosim.report.comparison import letter, title
 from zerosim.report.figure import MOST, figure
 from zerosim.report.page.markup import embedded
 from zerosim.report.page.shown import Shown
@@ -61,7 +61,7 @@ def _figure(answer: Shown, name: str, most: int) -> Figure:
 
 def _name(answers: Sequence[Shown], index: int) -> str:
     """The letter and the title of an answer, where there are several."""
-    return "" if len(answers) == 1 else f"{letter(index)}  {answers[index].summary.scenario}"
+    return "" if len(answers) == 1 else f"{letter(index)}  {title(answers[index].summary)}"
 
 
 def _size(figures: dict[int, Figure]) -> int:

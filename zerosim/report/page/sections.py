@@ -21,6 +21,7 @@ from zerosim.report.tables import Align, Column
 from zerosim.report.waits import because, times_as_long, winner
 from zerosim.report.words import counted, share
 from zerosim.units import show_count, show_flops, show_power, show_seconds, show_share, show_size
+from zerosim.views.recorded import Answer
 from zerosim.views.stalls import Stall
 from zerosim.views.summary import Summary, TierUse
 
@@ -96,11 +97,16 @@ def numbers(summary: Summary) -> Markup:
         ("GPUs", str(summary.world_size)),
         ("nodes", str(summary.nodes)),
     ]
-    return element("dl", *(element("div", element("dt", name), element("dd", said)) for name, said in known),
-                   class_="numbers")  # fmt: skip
+    return cards(known)
 
 
-def time(summary: Summary) -> Section:
+def cards(known: Sequence[tuple[str, str]]) -> Markup:
+    """Names and what is said of each."""
+    items = (element("div", element("dt", name), element("dd", said)) for name, said in known)
+    return element("dl", *items, class_="numbers")
+
+
+def time(summary: Answer) -> Section:
     """The parts of the step, its phases, and how much of the communication is hidden."""
     step = summary.step_seconds
     parts = list(zip(SPENT, time_parts(summary), strict=True))
@@ -117,7 +123,7 @@ def time(summary: Summary) -> Section:
     return Section("time", "Where the time goes", joined([time_bar(summary, step), beside]))
 
 
-def time_bar(summary: Summary, whole: float) -> Markup:
+def time_bar(summary: Answer, whole: float) -> Markup:
     """The step as a part of `whole` seconds."""
     step = summary.step_seconds
     pieces = [
@@ -128,20 +134,22 @@ def time_bar(summary: Summary, whole: float) -> Markup:
     return bar(pieces, whole, f"Where the time goes: {told}")
 
 
-def time_legend(summary: Summary) -> Markup:
+def time_legend(summary: Answer) -> Markup:
     """What the parts of such bars are."""
     parts = zip(SPENT, time_parts(summary), strict=True)
     return element("ul", *(element("li", swatch(ink, part.letter), part.word) for ink, part in parts), class_="legend")
 
 
-def _communication(summary: Summary) -> Iterator[Markup]:
+def _communication(summary: Answer) -> Iterator[Markup]:
     known = summary.communication
     if known.total_seconds:
         exposed = show_seconds(known.exposed_seconds)
         yield element("p", f"Communication: {sentences.hidden(summary)}, {exposed} exposed.")
 
 
-def _phases(summary: Summary) -> Iterator[Markup]:
+def _phases(summary: Answer) -> Iterator[Markup]:
+    if summary.phases is None:
+        return
     step = summary.step_seconds
     shades = ("even", "odd")
     pieces = [
@@ -157,22 +165,23 @@ def _phases(summary: Summary) -> Iterator[Markup]:
 # --- why the GPU waits -----------------------------------------------------------------------------------------------
 
 
-def stalls(summary: Summary) -> Section:
+def stalls(summary: Answer) -> Section:
     """Every time without compute with what caused it, and which ranks wait for which others."""
     columns = (
         Column("cause"), Column("phase"), Column("limited by"), Column("busy", NUMBER), Column("time", NUMBER),
         Column("share of the step"),
     )  # fmt: skip
     rows = [_stall(stall, summary) for stall in summary.stalls]
-    body = [*long(columns, rows, "waits"), *_waits(summary), *_classes(summary)]
+    others = [*_waits(summary), *_classes(summary)] if isinstance(summary, Summary) else []
+    body = [*long(columns, rows, "waits"), *others]
     return Section("stalls", "Why the GPU waits", joined(body))
 
 
-def _stall(stall: Stall, summary: Summary) -> Row:
+def _stall(stall: Stall, summary: Answer) -> Row:
     label, used = because(stall, summary)
     cells = (
-        cause_name(stall.cause), stall.phase, label, used.removesuffix(" busy"), show_seconds(stall.seconds),
-        meter(stall.seconds / (summary.step_seconds or 1.0)),
+        cause_name(stall.cause), stall.phase if summary.phases else "", label, used.removesuffix(" busy"),
+        show_seconds(stall.seconds), meter(stall.seconds / (summary.step_seconds or 1.0)),
     )  # fmt: skip
     return Row(cells, stall_kind(stall.cause))
 
@@ -380,7 +389,7 @@ def bill(summary: Summary) -> Section:
 # --- what is behind the answer ---------------------------------------------------------------------------------------
 
 
-def findings(summary: Summary) -> Section:
+def findings(summary: Answer) -> Section:
     """What one should know, errors first; notes that say that a key has no effect are folded together."""
     keys = [each for each in summary.findings if each.code == "key-no-effect"]
     idle = keys if len(keys) > 1 else []
@@ -405,8 +414,8 @@ def calibration(summary: Summary) -> Section:
     return Section("calibration", "Measured numbers", listed(lines) if lines else Markup())
 
 
-def assumptions(summary: Summary) -> Section:
-    """Every one."""
+def assumptions(summary: Answer) -> Section:
+    """Every one, of a played or a measured step."""
     lines = dict.fromkeys(summary.assumptions)
     return Section("assumptions", "Assumptions", listed(lines) if lines else Markup())
 

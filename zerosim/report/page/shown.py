@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from zerosim.timeline import Timeline
-from zerosim.views.summary import Summary
+from zerosim.views.recorded import Answer
 
 
 class Said(NamedTuple):
@@ -26,11 +26,12 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One played step. `settings`: the resolved scenario as plain data; `changes`: what was changed in the files
-    `given`; `machine`: the topology in words; `ranks_per_node`: of the fullest."""
+    """A step that was played, or measured: then there is no scenario. `settings`: the resolved scenario as plain data;
+    `changes`: what was changed in the files `given`; `machine`: the topology in words; `ranks_per_node`: at most.
+    """
 
     timeline: Timeline
-    summary: Summary
+    summary: Answer
     settings: Mapping[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     given: tuple[Said, ...] = ()
