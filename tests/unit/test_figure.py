@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,10 @@ def test_the_script_may_stand_in_a_strict_page() -> None:
     assert "</style" not in style()
     colours = {ink.colour for ink in INKS.values()}
     assert not any(colour in text + style() for colour in colours)  # the palette is handed over, not repeated
+
+
+def test_dark_is_the_same_by_preference_and_by_choice() -> None:
+    blocks = [set(re.findall(r"--zerosim-[\w-]+: [^;]+;", block)) for block in style().split("{")]
+    dark = [block for block in blocks if "--zerosim-paper: #16181c;" in block]
+    assert len(dark) == 2
+    assert dark[0] == dark[1]

@@ -155,4 +155,7 @@ class Controls {
 }
 
 /** "1.2 s to 1.4 s (200 ms)". */
-const span = (start, end) => `${moment(start, end - start)} to ${moment(end, end - start)} (${units.seconds(end - start)})`;
+function span(start, end) {
+  const wide = end - start;
+  return `${moment(start, wide)} to ${moment(end, wide)} (${units.seconds(wide)})`;
+}

@@ -93,7 +93,11 @@ function listenStrip(view, controls) {
     const half = (view.window.end - view.window.start) / 2;
     view.zoom(moment - half, moment + half, true);
   };
-  strip.addEventListener("pointerdown", (event) => { held = true; strip.setPointerCapture(event.pointerId); go(event); });
+  strip.addEventListener("pointerdown", (event) => {
+    held = true;
+    strip.setPointerCapture(event.pointerId);
+    go(event);
+  });
   strip.addEventListener("pointermove", (event) => { if (held) go(event); });
   strip.addEventListener("pointerup", () => { held = false; });
   strip.addEventListener("pointercancel", () => { held = false; });

@@ -37,14 +37,16 @@ class View {
     this.stop = new AbortController();
     const { signal } = this.stop;
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again, { signal });
-    window.addEventListener("resize", () => { if (this.inks.density !== window.devicePixelRatio) again(); }, { signal });
+    const denser = () => { if (this.inks.density !== window.devicePixelRatio) again(); };
+    window.addEventListener("resize", denser, { signal });
   }
 
   load(figures) {
     const kept = this.panels.map((panel) => panel.ranks.name);
     this.kinds = figures[0]?.kinds ?? [];
     this.inks.kinds = this.kinds;
-    this.panels = figures.map((given) => new Panel(this, new Figure(given)));
+    this.panels = [];
+    figures.forEach((given) => this.panels.push(new Panel(this, new Figure(given)))); // a later one asks for the first
     this.panels.forEach((panel, number) => {
       if (kept[number]) panel.choose(kept[number]);
       listen(this, panel);
@@ -78,10 +80,15 @@ class View {
   }
 
   state() {
-    const ranks = this.panels.map((panel) => panel.ranks.name);
-    const kinds = [...this.chosen].map((kind) => this.kinds[kind].name);
-    const { focus } = this;
-    return { ...this.window, seconds: this.seconds, find: this.wanted, kinds, ranks, matches: this.matches(), focus: focus ? focus.panel.told(focus)[0] : "" };
+    return {
+      ...this.window,
+      seconds: this.seconds,
+      find: this.wanted,
+      kinds: [...this.chosen].map((kind) => this.kinds[kind].name),
+      ranks: this.panels.map((panel) => panel.ranks.name),
+      matches: this.matches(),
+      focus: this.focus ? this.focus.panel.told(this.focus)[0] : "",
+    };
   }
 
   /** Takes the view away. */
@@ -142,7 +149,8 @@ class View {
   zoomBy(factor, around = (this.window.start + this.window.end) / 2) {
     const { start, end } = this.window;
     if ((end - start) * factor <= CLOSEST * this.seconds) return;
-    this.zoom(Math.max(around - (around - start) * factor, 0), Math.min(around + (end - around) * factor, this.seconds));
+    const [from, to] = [around - (around - start) * factor, around + (end - around) * factor];
+    this.zoom(Math.max(from, 0), Math.min(to, this.seconds));
     this.say(span(this.window.start, this.window.end));
   }
 
@@ -194,7 +202,8 @@ class View {
     if (!this.wanted) return null;
     if (panel.named?.wanted !== this.wanted || panel.named.ranks !== panel.ranks) {
       const [ranks, low] = [panel.ranks, this.wanted.toLowerCase()];
-      const found = Uint8Array.from({ length: ranks.ops }, (_, op) => Number(ranks.opName(op).toLowerCase().includes(low)));
+      const matches = (op) => Number(ranks.opName(op).toLowerCase().includes(low));
+      const found = Uint8Array.from({ length: ranks.ops }, (_, op) => matches(op));
       panel.named = { wanted: this.wanted, ranks, found };
     }
     return panel.named.found;
