@@ -126,11 +126,19 @@ def test_zoom_by_wheel_keys_buttons_and_pointer(page: Page, tmp_path: Path) -> N
     page.mouse.up()
     page.keyboard.up("Shift")
     assert (state(page)["start"], state(page)["end"]) == pytest.approx((10, 12), abs=0.05)
+    strip = page.locator(".zerosim-strip")  # a click there brings the window, 2 s wide, to the step's middle
+    left = page.evaluate("view.left")
+    strip.click(position={"x": (left + page.evaluate("view.width")) / 2, "y": 5})
+    assert (state(page)["start"], state(page)["end"]) == pytest.approx((12.5, 14.5), abs=0.05)
     page.evaluate("view.zoom(3, 3)")  # never narrower than can be told apart, never past an end
     narrow = state(page)
     assert 0 < narrow["end"] - narrow["start"] <= 27e-6
     page.evaluate("view.zoom(-5, 99)")
     assert (state(page)["start"], state(page)["end"]) == (0, 27)
+    page.evaluate("document.body.style.height = '3000px'")
+    page.mouse.wheel(0, 300)  # nothing is left to zoom out of, so the page scrolls
+    page.wait_for_function("window.scrollY > 0")
+    assert state(page)["end"] == 27
 
 
 def test_all_by_keyboard(page: Page, tmp_path: Path) -> None:

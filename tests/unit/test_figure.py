@@ -37,7 +37,8 @@ def unpacked(column: Any, count: int) -> Numbers:
         some = 1 if isinstance(column[1], int) else len(base64.b64decode(column[1][1])) // int(KINDS[column[1][0]][2])
         values[unpacked(column[1], some).astype(int)] = unpacked(column[2], some)
         return values
-    return np.frombuffer(base64.b64decode(column[1]), dtype=KINDS[column[0]]).astype(np.float64)
+    packed: Numbers = np.frombuffer(base64.b64decode(column[1]), dtype=KINDS[column[0]]).astype(np.float64)
+    return packed
 
 
 def seconds(drawn: dict[str, Any], column: Any, count: int) -> Numbers:

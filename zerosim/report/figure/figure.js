@@ -145,7 +145,7 @@ class Ranks {
   layers() {
     const { count, layer } = this.given.layers;
     const layers = unpacked(layer, count);
-    const bands = this.stretches(this.given.layers).map(([start, end], index) => [`layer ${layers[index]}`, start, end]);
+    const bands = this.stretches(this.given.layers).map((edges, index) => [`layer ${layers[index]}`, ...edges]);
     return banded(this.figure, bands, layers);
   }
 

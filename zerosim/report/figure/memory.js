@@ -52,7 +52,8 @@ function levels(track) {
 /** The level at the top of a track. */
 function ceiling(track, flat) {
   const most = Math.max(track.peak, ...track.curves.map((curve) => curve.bytes.reduce((a, b) => Math.max(a, b), 0)));
-  return ROOM[flat ? "flat" : "high"] * (track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most);
+  const seen = track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most;
+  return ROOM[flat ? "flat" : "high"] * seen;
 }
 
 function drawTrack(pen, track, row, scale) {

@@ -29,8 +29,8 @@ Tiers = Mapping[str, TierMemory]
 def figure(
     timeline: Timeline, title: str = "", *, tiers: Tiers | None = None, ranks_per_node: int = 1, most: int = MOST
 ) -> dict[str, Any]:
-    """Everything that is drawn. `tiers`: the view of its memory (`views.memory` with the same ranks a node), where it is
-    known already; `most`: ops in it, at most."""
+    """Everything that is drawn. `tiers`: the view of its memory, with as many ranks a node, where it is known already;
+    `most`: ops in it, at most."""
     words, seconds = Words(), timeline.makespan
     shown = list(_shown(timeline, most))
     held = _memory(timeline, shown, tiers, ranks_per_node)
