@@ -37,12 +37,12 @@ def unpacked(column: Any, count: int) -> Numbers:
         some = 1 if isinstance(column[1], int) else len(base64.b64decode(column[1][1])) // int(KINDS[column[1][0]][2])
         values[unpacked(column[1], some).astype(int)] = unpacked(column[2], some)
         return values
-    packed: Numbers = np.frombuffer(base64.b64decode(column[1]), dtype=KINDS[column[0]]).astype(np.float64)
-    return packed
+    return np.frombuffer(base64.b64decode(column[1]), dtype=KINDS[column[0]]).astype(np.float64)
 
 
 def seconds(drawn: dict[str, Any], column: Any, count: int) -> Numbers:
-    return unpacked(column, count) * (drawn["seconds"] / TICKS)
+    tick: float = drawn["seconds"] / TICKS
+    return unpacked(column, count) * tick
 
 
 def told(drawn: dict[str, Any], rank_class: int, op: int) -> dict[str, Any]:

@@ -122,11 +122,11 @@ class Panel {
   drawOver() {
     const context = sized(this.over, this.view.width, this.height);
     const [scale, inks] = [this.scale(), this.view.inks];
-    const { cursor, selection, focus } = this.view;
+    const { selection, looking: { cursor, hovered, focus } } = this.view;
     context.font = FONT;
     if (selection) this.drawSelection(context, scale, selection);
     if (cursor !== null && cursor >= scale.start && cursor <= scale.end) this.drawCursor(context, scale, cursor);
-    [this.view.hovered, focus].forEach((spot) => {
+    [hovered, focus].forEach((spot) => {
       if (spot?.panel === this && spot.index >= 0) this.drawSpot(context, scale, inks, spot, spot === focus);
     });
   }
