@@ -182,6 +182,10 @@ def test_the_filter_counts_and_goes_from_match_to_match(page: Page, tmp_path: Pa
     assert page.inner_text(".zerosim-count") == "2 ops, 4 s"
     entry.press("Space")
     assert state(page)["kinds"] == []
+    page.evaluate("view.element.addEventListener('zerosim-filter', () => { window.told = view.state().kinds; })")
+    page.evaluate("view.toggle(view.kinds.findIndex((kind) => kind.name === 'reduce_scatter'))")  # as a page may
+    assert page.evaluate("window.told") == state(page)["kinds"] == ["reduce_scatter"]
+    assert page.get_by_role("button", name="reduce-scatter").get_attribute("aria-pressed") == "true"
     words = page.locator(".zerosim-entry").all_inner_texts()
     assert words[:3] == ["matrix products", "memory-bound kernels", "all-gather"]
     assert "exposed communication" in words

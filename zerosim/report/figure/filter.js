@@ -1,4 +1,5 @@
-// What is asked for: a part of a name, and kinds of work. Boxes that do not match are drawn faint; none asked, all match.
+// What is asked for: a part of a name, and kinds of work. Boxes that do not match are drawn faint; where nothing is
+// asked for, all match.
 
 class Filter {
   constructor(view) {

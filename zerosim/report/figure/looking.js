@@ -30,8 +30,9 @@ class Looking {
   go(spot) {
     this.focus = spot;
     const [begun, ended] = [spot.set.marks.start[spot.index], spot.set.marks.end[spot.index]];
-    const half = (this.view.window.end - this.view.window.start) / 2;
-    if (ended > this.view.window.end || begun < this.view.window.start) this.view.zoom(spot.moment - half, spot.moment + half, true);
+    const { start, end } = this.view.window;
+    const half = (end - start) / 2;
+    if (ended > end || begun < start) this.view.zoom(spot.moment - half, spot.moment + half, true);
     this.view.frame();
     const lines = spot.panel.told(spot);
     const box = spot.panel.over.getBoundingClientRect();

@@ -30,7 +30,7 @@ class View {
   /** What changes the picture from outside: width, theme, density. */
   watch() {
     const again = () => { this.inks.refresh(); this.changed(); };
-    this.sizes = new ResizeObserver(() => this.changed());
+    this.sizes = new ResizeObserver(() => { if (this.area.clientWidth !== this.width) this.changed(); });
     this.sizes.observe(this.area);
     this.themes = new MutationObserver(again);
     this.themes.observe(document.documentElement, { attributes: true, subtree: true, attributeFilter: ["data-theme"] });
