@@ -58,7 +58,8 @@ class Panel {
     const facts = [units.seconds(seconds), counted(this.ranks.ops, "op"), ranks.length > 1 ? "" : ranks[0].label];
     const first = this.view.panels[0] ?? this; // none is there while this one is made first
     const ratio = first === this ? NaN : seconds / first.figure.seconds;
-    if (Number.isFinite(ratio)) facts.push(`${general(ratio)} times the first`);
+    const times = Number.isFinite(ratio) ? general(ratio) : "";
+    if (times) facts.push(times === "1" ? "as long as the first" : `${times} times the first`);
     this.about.textContent = facts.filter((each) => each).join(", ");
   }
 
