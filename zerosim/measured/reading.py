@@ -98,12 +98,11 @@ def _ranks(profiles: Sequence[Profile], wanted: Wanted) -> list[_Rank]:
     found: list[_Rank] = []
     for place, profile in enumerate(profiles):
         devices = sorted({event.device for event in profile.gpu})
-        rank = place if profile.rank is None else profile.rank
+        numbered = len(profiles) == 1 and profile.rank is None and len(devices) > 1  # one process with several GPUs
         for device in devices:
-            several = len(devices) > 1
-            known = device if several and len(profiles) == 1 and profile.rank is None else rank
-            name = f"rank {known}" + (f", GPU {device}" if several and known == rank else "")
-            found.append(_Rank(profile, device, known, name, wanted))
+            rank = device if numbered else place if profile.rank is None else profile.rank
+            name = f"rank {rank}" + (f", GPU {device}" if len(devices) > 1 and not numbered else "")
+            found.append(_Rank(profile, device, rank, name, wanted))
             wanted = wanted if wanted is not None else _number(found[0].window)
     return found
 

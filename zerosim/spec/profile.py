@@ -32,6 +32,7 @@ CPU_OPTIMIZER = re.compile(r"^Optimizer\.step#\w*CPU\w*\.step")  # DeepSpeedCPUA
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")  # torch/csrc/autograd/engine.cpp
 ANNOTATED_BACKWARD = re.compile(r"^(## ?)?backward( ##)?$", re.IGNORECASE)
 SIMULATED = "op"  # the argument that only traces of zerosim have
+_LARGEST = 1 << 53  # whole numbers up to here are floats
 KEPT_ARGUMENTS = (
     "bytes", "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
     "Process Group Description", SIMULATED, "phase", "micro-batch", "layer", "elements",
@@ -273,6 +274,8 @@ def _list(value: Any) -> list[Any]:
 
 def _number(value: Any) -> float | None:
     """A finite number, also where it is written as text."""
+    if (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < _LARGEST):
+        return float(value)  # as nearly always
     if isinstance(value, bool):
         return None
     try:
@@ -283,5 +286,7 @@ def _number(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int | None:
+    if type(value) is int:
+        return value
     number = _number(value)
     return int(number) if number is not None and number == int(number) else None

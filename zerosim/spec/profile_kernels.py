@@ -26,7 +26,7 @@ _ROWS: tuple[tuple[KernelKind, str], ...] = (
     ("elementwise", rf"^elementwise {_SIMULATED}"),
     # FlashAttention (csrc/flash_attn), xFormers and PyTorch's memory-efficient kernels (fmha_cutlassF), cuDNN's fused
     # attention, AOTriton (attn_fwd, bwd_kernel_dk_dv), composable kernel, FlexAttention
-    ("attention", r"flash_(fwd|bwd|attn)|flashattn|flash_attention|fmha|AttentionKernel|AttentionBackwardKernel"),
+    ("attention", r"(?i:flash_?(fwd|bwd|attn|attention)|fmha)|AttentionKernel|AttentionBackwardKernel"),
     ("attention", r"attn_(fwd|bwd)|bwd_kernel_d[kq]|flex_attention|sdpa|scaled_dot_product"),
     # torch.optim with foreach or fused, Apex and DeepSpeed's FusedAdam and FusedLamb, bitsandbytes
     ("optimizer", r"multi_tensor_apply|FusedOptimizer|(?i:adam)|(?i:fused_?lamb)|kOptimizer|fused_sgd"),

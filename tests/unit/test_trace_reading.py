@@ -1,0 +1,262 @@
+"""A profiler's trace as a timeline: by hand, on the trace of tests/profiled.py."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.profiled import (
+    ADAM,
+    AUTOGRAD,
+    GEMM,
+    MAIN,
+    REDUCE,
+    STEP,
+    complete,
+    document,
+    kernel,
+    launch,
+    memory,
+    profiled,
+    step_events,
+    three_steps,
+    write,
+)  # fmt: skip
+from zerosim.errors import InputError
+from zerosim.measured import Measured, read_trace
+from zerosim.report.svg import render
+from zerosim.step import Collective, Transfer
+from zerosim.views.recorded import Recorded
+
+US = 1e-6
+
+
+def read(tmp_path: Path, events: list[dict[str, Any]], step: int | None = None, **head: Any) -> Measured:
+    return read_trace(write(tmp_path / "t.json", document(events) | head), step=step)
+
+
+def summary(tmp_path: Path, events: list[dict[str, Any]], step: int | None = None, **head: Any) -> Recorded:
+    return read(tmp_path, events, step, **head).summary()
+
+
+def us(seconds: float) -> float:
+    return round(seconds / US, 2)
+
+
+# --- one step ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_is_counted_as_a_played_one_is(tmp_path: Path) -> None:
+    """540 us of kernels; 200 of communication, half of it hidden; a copy of 50 that nothing hides."""
+    known = summary(tmp_path, three_steps())
+    parts = known.breakdown
+    assert us(known.step_seconds) == STEP
+    assert [us(getattr(parts, part)) for part in parts.__slots__] == [540, 100, 50, 0, 310]
+    assert us(known.communication.total_seconds) == 200
+    assert known.communication.overlap == pytest.approx(0.5)
+    assert known.step == "step 4"  # of 4, 5 and 6 the last may be cut off
+    assert {name: (each.count, us(each.seconds)) for name, each in known.kernels.items()} == {
+        "matmul": (2, 400), "reduction": (1, 50), "optimizer": (1, 50), "attention": (1, 40),
+    }  # fmt: skip
+    (reduce,) = known.collectives.values()
+    assert (reduce.count, reduce.bytes, us(reduce.seconds)) == (1, 2_000_000, 200)
+    assert known.copies["dram_to_gpu"].bytes == 5000
+
+
+def test_the_gpu_waits_for_the_host_or_for_a_launch_to_begin(tmp_path: Path) -> None:
+    """Nothing is in flight: until the launch is done the host is behind, then the kernel is on its way."""
+    stalls = {(stall.cause, stall.phase): us(stall.seconds) for stall in summary(tmp_path, three_steps()).stalls}
+    assert stalls == {
+        ("host", "forward"): 25, ("launch", "forward"): 25 + 10, ("transfer", "forward"): 50,
+        ("all_reduce", "backward"): 100, ("host", "optimizer"): 145 + 100, ("launch", "optimizer"): 5,
+    }  # fmt: skip
+
+
+def test_phases_are_told_by_autograd_and_the_optimizer(tmp_path: Path) -> None:
+    known = summary(tmp_path, three_steps())
+    assert known.phases is not None
+    assert {name: us(seconds) for name, seconds in known.phases.items()} == {
+        "forward": 400, "backward": 300, "optimizer": 300,
+    }  # fmt: skip
+    assert known.findings == ()
+
+
+@pytest.mark.parametrize("missing", ["autograd::engine", "Optimizer.step"])
+def test_phases_are_not_made_up(tmp_path: Path, missing: str) -> None:
+    known = summary(tmp_path, [event for event in three_steps() if not event["name"].startswith(missing)])
+    assert known.phases is None
+    assert {stall["phase"] for stall in known.as_json()["stalls"]} == {None}
+    assert [finding.code for finding in known.findings] == ["phases-unknown"]
+
+
+def test_each_backward_ends_a_micro_batch(tmp_path: Path) -> None:
+    events = [complete("ProfilerStep#1", "user_annotation", MAIN, 0, 100)]
+    for place, thread in enumerate((MAIN, AUTOGRAD, MAIN, AUTOGRAD, MAIN)):
+        start = 10 * place
+        events += [launch(start, place, thread), kernel(GEMM, start + 6, start + 10, place)]
+        if thread is AUTOGRAD:
+            events.append(complete("autograd::engine::evaluate_function: M", "cpu_op", thread, start, start + 9))
+    events.append(complete("Optimizer.step#SGD.step", "cpu_op", MAIN, 39, 60))
+    ops = [op for op in read(tmp_path, events).step.ops if op.work]
+    assert [(op.phase, op.micro_batch) for op in ops] == [
+        ("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1), ("optimizer", 1),
+    ]  # fmt: skip
+
+
+# --- which step -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wanted", "label"), [(None, "step 4"), (5, "step 5"), (6, "step 6")])
+def test_the_step_that_is_asked_for(tmp_path: Path, wanted: int | None, label: str) -> None:
+    known = summary(tmp_path, three_steps(), wanted)
+    assert (known.step, us(known.step_seconds), us(known.breakdown.compute)) == (label, STEP, 540)
+
+
+def test_the_middle_of_many_steps_is_taken(tmp_path: Path) -> None:
+    events = [event for place in range(6) for event in step_events(place, place)]
+    assert summary(tmp_path, events).step == "step 2"  # of 0 to 4
+
+
+def test_kernels_belong_to_the_step_that_launched_them(tmp_path: Path) -> None:
+    """The GPU is behind: what step 1 launched ends at 130, so step 2 begins there; both together are the whole."""
+    events = [
+        complete("ProfilerStep#1", "user_annotation", MAIN, 0, 100),
+        complete("ProfilerStep#2", "user_annotation", MAIN, 100, 200),
+        launch(10, 1), kernel(GEMM, 20, 130, 1),
+        launch(105, 2), kernel(GEMM, 140, 190, 2),
+    ]  # fmt: skip
+    first, second = (summary(tmp_path, events, step) for step in (1, 2))
+    assert [us(first.step_seconds), us(second.step_seconds)] == [130, 70]
+    assert [us(first.breakdown.compute), us(second.breakdown.compute)] == [110, 50]
+    assert {stall.cause: us(stall.seconds) for stall in second.stalls} == {"launch": 10, "host": 10}
+
+
+def test_without_steps_the_trace_is_one(tmp_path: Path) -> None:
+    known = summary(tmp_path, [kernel(GEMM, 10, 30, 1), kernel(GEMM, 40, 60, 2)])
+    assert (known.step, us(known.step_seconds)) == ("the whole trace", 50)
+
+
+def test_without_launches_a_gap_is_idle_and_nobody_is_blamed(tmp_path: Path) -> None:
+    known = summary(tmp_path, [kernel(GEMM, 10, 30, 1), kernel(GEMM, 40, 60, 2)])
+    assert [(stall.cause, us(stall.seconds)) for stall in known.stalls] == [("idle", 10)]
+    assert "launches-unknown" in {finding.code for finding in known.findings}
+
+
+def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--step: found 50; expected a step of .*t.json: 4, 5, 6; nearest 5"):
+        read(tmp_path, three_steps(), 50)
+
+
+# --- what is in a trace -----------------------------------------------------------------------------------------------
+
+
+def test_kernels_that_nobody_knows_count_as_compute_and_are_told(tmp_path: Path) -> None:
+    known = summary(tmp_path, [kernel(GEMM, 0, 90, 1), kernel("void secret_sauce<float>(int)", 90, 100, 2)])
+    assert us(known.breakdown.compute) == 100
+    finding = next(finding for finding in known.findings if finding.code == "kernels-unknown")
+    assert (finding.severity, "10.0 % of the compute: secret_sauce" in finding.message) == ("warning", True)
+
+
+def test_a_collective_says_its_bytes_and_its_group(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"Collective name": "_allgather_base", "In msg nelems": 4, "Out msg nelems": 32}
+    said |= {"dtype": "Float", "Group size": 8, "Process Group Description": "fsdp"}
+    generic = "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"
+    measured = read(tmp_path, [kernel(generic, 0, 10, 1, stream=20, **said), kernel("ncclKernel_x", 10, 20, 2)])
+    works = [op.work for op in measured.step.ops if isinstance(op.work, Collective)]
+    assert (works[0].kind, works[0].bytes, measured.step.groups[works[0].group].size) == ("all_gather", 128, 8)
+    assert "collectives-unknown" in {finding.code for finding in measured.summary().findings}
+
+
+def test_memory_is_what_the_allocator_counted_in_the_step(tmp_path: Path) -> None:
+    levels = [memory(-500, 9e9, 9e9), memory(-1, 3e9, 6e9), memory(500, 5e9, 6e9), memory(501, 7e9, 0, device_type=0)]
+    known = summary(tmp_path, [*three_steps(), *levels], 4).memory
+    assert (known.capacity_bytes, known.allocated_bytes, known.reserved_bytes) == (85e9, 5e9, 6e9)
+    assert summary(tmp_path, three_steps()).memory.allocated_bytes is None
+
+
+def test_a_cpu_optimizer_is_work_of_the_host(tmp_path: Path) -> None:
+    name = "Optimizer.step#DeepSpeedCPUAdam.step"
+    known = summary(tmp_path, [kernel(GEMM, 0, 100, 1), complete(name, "user_annotation", MAIN, 100, 400)])
+    assert (us(known.breakdown.host_compute), us(known.step_seconds)) == (300, 400)
+
+
+def test_streams_have_the_names_of_the_trace_and_a_picture(tmp_path: Path) -> None:
+    title = {"ph": "M", "name": "thread_name", "pid": 0, "tid": 20, "args": {"name": "stream 20 <&>"}}
+    measured = read(tmp_path, [*three_steps(), title])
+    assert {op.stream for op in measured.step.ops if op.work} == {"compute", "<&>"}
+    drawn = render(measured, title="<script>")
+    assert "&lt;&amp;&gt;" in drawn
+    assert "<script>" not in drawn
+
+
+# --- several ranks ----------------------------------------------------------------------------------------------------
+
+
+def test_files_are_ranks_and_the_slowest_explains(tmp_path: Path) -> None:
+    profiled(tmp_path, 2)
+    slow = [*three_steps(), launch(880, 999), kernel(ADAM, 900, 1100, 999)]
+    write(tmp_path / "rank1.pt.trace.json", document(slow, 1))
+    known = read_trace(tmp_path, step=4).summary()
+    assert [(rank.name, us(rank.end_seconds)) for rank in known.classes] == [("rank 0", 1000), ("rank 1", 1100)]
+    assert us(known.step_seconds) == 1100
+
+
+def test_the_rank_that_comes_last_has_the_shortest_collectives(tmp_path: Path) -> None:
+    """The other one waits in its kernel; no clock is compared."""
+    said: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 8, "Group size": 2, "dtype": "Float"}
+    for rank, lengths in enumerate(((50, 90), (80, 40))):
+        events = [kernel(GEMM, 0, 5, 9)]
+        for place, length in enumerate(lengths):
+            start = 10 + 100 * place + 1e6 * rank
+            events.append(kernel(REDUCE, start, start + length, place, stream=20, **said))
+        write(tmp_path / f"{rank}.json", document(events, rank))
+    ranks = read_trace(tmp_path).summary().classes
+    assert [us(rank.waited_seconds or 0.0) for rank in ranks] == [50, 30]
+
+
+def test_gpus_of_one_file_are_ranks(tmp_path: Path) -> None:
+    events = [kernel(GEMM, 0, 30, 1, device=0), kernel(GEMM, 0, 50, 2, device=3)]
+    measured = read_trace(write(tmp_path / "t.json", document(events, rank=None)))
+    assert [(rank.name, rank.ranks) for rank in measured.classes] == [("rank 0", (0,)), ("rank 3", (3,))]
+    assert us(measured.makespan) == 50
+
+
+def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
+    paths = [write(tmp_path / name, document(three_steps())) for name in ("a.json", "b.json")]
+    with pytest.raises(InputError, match=r"a.json and .*b.json: found rank 0 in each; expected one file a rank"):
+        read_trace(*paths)
+
+
+# --- AMD, Triton -----------------------------------------------------------------------------------------------------
+
+
+def test_a_trace_of_an_amd_gpu(tmp_path: Path) -> None:
+    """ROCm: calls are named hip*, copies CopyHostToDevice, RCCL's kernels as NCCL's."""
+    said: dict[str, Any] = {"Collective name": "reduce_scatter_tensor_coalesced"}
+    events = [
+        launch(0, 1, name="hipMemcpyWithStream"), launch(6, 2, name="hipExtModuleLaunchKernel"),
+        launch(12, 3, name="hipLaunchKernel"), launch(18, 4, name="hipLaunchKernel"),
+        kernel("CopyHostToDevice", 10, 20, 1, category="gpu_memcpy", bytes=640),
+        kernel("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32_MI32x32x8x1_SN_1LDSB0", 20, 60, 2),
+        kernel("triton_poi_fused_add_cos_sin_0", 60, 70, 3),
+        kernel("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", 50, 90, 4, stream=9,
+               **said),
+    ]  # fmt: skip
+    measured = read(tmp_path, events, deviceProperties=[{"id": 0, "name": "AMD Instinct MI250X"}])
+    known = measured.summary()
+    assert set(known.kernels) == {"matmul", "elementwise"}
+    assert (set(known.collectives), known.copies["dram_to_gpu"].bytes) == ({"reduce_scatter"}, 640)
+    assert (known.product, known.memory.capacity_bytes) == ("AMD Instinct MI250X", None)
+    assert us(known.communication.exposed_seconds) == 20
+
+
+def test_memsets_and_copies_in_the_gpu_are_copies(tmp_path: Path) -> None:
+    events = [
+        kernel(GEMM, 0, 10, 1), kernel("Memset (Device)", 10, 20, 2, category="gpu_memset", bytes=8),
+        kernel("Memcpy PtoP (Device -> Device)", 20, 40, 3, category="gpu_memcpy"),
+    ]  # fmt: skip
+    measured = read(tmp_path, events)
+    works = [op.work for op in measured.step.ops if isinstance(op.work, Transfer)]
+    assert [(work.source, work.target) for work in works] == [("gpu", "gpu")] * 2
+    copies = measured.summary().copies["gpu_to_gpu"]
+    assert (copies.count, copies.bytes, us(measured.summary().breakdown.exposed_transfer)) == (2, None, 30)
