@@ -76,8 +76,14 @@ def test_light_and_dark_by_the_system_and_by_the_button(page: Page, folder: Path
     page.get_by_role("button", name="Dark colours").click()
     assert colours(page) == dark
     assert page.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+    assert page.pdf()[:4] == b"%PDF"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert (colours(page), page.locator("details:not([open])").count()) == (light, 0)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert (colours(page), page.locator("details[open]").count()) == (dark, 0)
     page.emulate_media(media="print")
-    assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert page.locator("nav").is_hidden()
+    assert page.locator(".look").first.is_visible()
 
 
 def test_by_keyboard_alone(page: Page, folder: Path) -> None:

@@ -62,10 +62,9 @@ function offerKinds() {
     const alone = chosen.length === 1 && chosen[0] === number;
     chosen.filter((each) => alone || each !== number).forEach((each) => view.toggle(each));
     if (!chosen.includes(number)) view.toggle(number);
-    refresh();
     come();
   };
-  place.addEventListener("click", refresh); // the legend chooses kinds too
+  place.addEventListener("zerosim-filter", refresh); // the legend chooses kinds too
   refresh();
 }
 
@@ -85,7 +84,35 @@ function come() {
   if (top < 0 || top > innerHeight / 2) document.getElementById("timeline").scrollIntoView();
 }
 
+// --- paper -----------------------------------------------------------------------------------------------------------
+
+/** On paper everything is unfolded and light, the drawing too; afterwards all is as it was. */
+function preparePaper() {
+  const before = { theme: undefined, folded: [] };
+  addEventListener("beforeprint", () => {
+    before.theme = root.dataset.theme;
+    before.folded = [...document.querySelectorAll("details:not([open])")];
+    before.folded.forEach((each) => { each.open = true; });
+    root.dataset.theme = "light";
+    draw();
+  });
+  addEventListener("afterprint", () => {
+    before.folded.forEach((each) => { each.open = false; });
+    if (before.theme) root.dataset.theme = before.theme;
+    else delete root.dataset.theme;
+  });
+}
+
+/** Now, for there is no other frame before the paper. */
+function draw() {
+  if (!view) return;
+  view.inks.refresh();
+  view.changed();
+  view.frame();
+}
+
 offerScheme();
+preparePaper();
 if (view) {
   offerKinds();
   offerMoments();
