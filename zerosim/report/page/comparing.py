@@ -10,20 +10,13 @@ from collections.abc import Iterator, Sequence
 from zerosim.report import comparison, sentences
 from zerosim.report.page import recorded
 from zerosim.report.page.drawing import Row, swatch, table
+from zerosim.report.page.held import memory_bar
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.page.sections import (
-    NUMBER,
-    SIGNS,
-    Section,
-    findings,
-    long,
-    memory_bar,
-    stall_kind,
-    time_bar,
-    time_legend,
-)
+from zerosim.report.page.section import NUMBER, SIGNS, Section, long
+from zerosim.report.page.sections import findings
 from zerosim.report.page.settings import differing
 from zerosim.report.page.shown import Shown
+from zerosim.report.page.spent import stall_kind, time_bar, time_legend
 from zerosim.report.parts import cause_name, memory_parts
 from zerosim.report.tables import Column
 from zerosim.report.waits import because

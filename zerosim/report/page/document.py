@@ -17,7 +17,8 @@ from zerosim.report.page import comparing, recorded
 from zerosim.report.page.drawing import Row, folded, inks, listed, table
 from zerosim.report.page.fitting import Fitted, fitted
 from zerosim.report.page.markup import Markup, element, embedded, joined
-from zerosim.report.page.sections import TOP, Section, assumptions, headline, shown, told
+from zerosim.report.page.section import TOP, Section, shown
+from zerosim.report.page.sections import assumptions, headline, told
 from zerosim.report.page.settings import flat
 from zerosim.report.page.shown import Origin, Said, Shown
 from zerosim.report.tables import Column

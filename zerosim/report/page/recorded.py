@@ -10,7 +10,9 @@ from collections.abc import Iterator
 
 from zerosim.report.page.drawing import Row
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.page.sections import NUMBER, Section, cards, findings, long, stalls, time
+from zerosim.report.page.section import NUMBER, Section, cards, long
+from zerosim.report.page.sections import findings
+from zerosim.report.page.spent import stalls, time
 from zerosim.report.recorded import ran_rows, rank_cells, read_of
 from zerosim.report.tables import Column
 from zerosim.report.words import share
