@@ -2,7 +2,7 @@
 
 The only room that prints. Verbs stand in the order of a first visit: those that play a scenario (`one_scenario`,
 `climbing`, `explaining`, `examining`), those that search (`tuning`, `requiring`, `sweeping`), those about machines
-(`machines`, `calibrating`), about published measurements (`validating`), and the others (`without_scenario`); how an
+(`machines`, `calibrating`), about published measurements (`validating`), the page (`playing`), and the others (`without_scenario`); how an
 answer is printed and an error ends is in `printing`, how lists of sizes and names are read in `lists`.
 """
 
@@ -20,6 +20,7 @@ from zerosim.cli import (
     explaining,
     machines,
     one_scenario,
+    playing,
     requiring,
     sweeping,
     tuning,
@@ -67,5 +68,6 @@ for _verb in (
     validating.validate,
     without_scenario.conform,
     calibrating.calibrate,
+    playing.play,
 ):
     main.add_command(_verb)
