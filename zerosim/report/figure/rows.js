@@ -1,0 +1,155 @@
+// The rows of a panel from top to bottom, in the order of cause: phases and layers, the host, the lanes, what is
+// exposed, memory. A row knows its marks, what is told of each of them, and how it is drawn; pixels of the x axis are
+// the scale's.
+
+const HEIGHTS = { phases: 18, layers: 15, host: 14, lane: 22, stage: 14, exposed: 16, memory: 84 };
+const GAPS = { layers: 2, memory: 10 };
+const LOW = 0.6; // of the height of a lane: a copy, as in report/lanes.py
+const CHARACTER = 5.9; // pixels of a letter, as in report/marks.py
+const LABELLED = 26; // pixels: a narrower box has no label
+
+/** One row: `sets` are marks drawn one over the other, each {marks, told(index), label(index)}. */
+function row(what, title, sets, more = {}) {
+  return { what, title, sets, height: HEIGHTS[what], gap: GAPS[what] ?? 4, ...more };
+}
+
+function rowsOf(figure, ranks) {
+  const rows = [
+    bandRow("phases", ...ranks.phases()),
+    bandRow("layers", ...ranks.layers()),
+    ...(ranks.given.host ? [hostRow(ranks)] : []),
+    ...figure.given.stages.map((stage) => stageRow(stage)),
+    ...ranks.lanes().map(([title, marks, waits]) => laneRow(ranks, title, marks, waits)),
+    exposedRow(figure, ranks.exposed()),
+  ].filter((each) => each.sets.some(({ marks }) => marks.count));
+  return [...rows, ...ranks.memory.map((track) => memoryRow(track))];
+}
+
+function bandRow(what, marks, labels) {
+  const set = { marks, label: (index) => labels[index], told: (index) => toldBand(labels[index], marks, index) };
+  return row(what, what, [set], { band: true });
+}
+
+function hostRow(ranks) {
+  const [issuing, waiting] = ranks.host();
+  const told = (marks) => (index) => toldHost(ranks, marks, index);
+  const sets = [issuing, waiting].map((marks) => ({ marks, told: told(marks), label: () => "" }));
+  return row("host", "host", sets, { legend: true });
+}
+
+function stageRow({ title, marks: given }) {
+  const marks = Marks.from(given.map(([, kind, start, length]) => [start, start + length, kind, -1]));
+  const labels = [...given].sort((one, other) => one[2] - other[2]).map(([label]) => label);
+  const about = (label) => `${label[0] === "F" ? "forward" : "backward"} of micro-batch ${label.slice(1)}`;
+  const set = { marks, label: (index) => labels[index], told: (index) => toldBand(about(labels[index]), marks, index) };
+  return row("stage", title, [set], { legend: true });
+}
+
+function laneRow(ranks, title, marks, waits) {
+  const open = { marks: waits, told: (index) => toldWait(ranks, waits.op[index]), label: () => "" };
+  const filled = {
+    marks,
+    told: (index) => toldOp(ranks, marks.op[index]),
+    label: (index) => ranks.opName(marks.op[index]),
+  };
+  return row("lane", title, [open, filled], { legend: true, steps: true });
+}
+
+function exposedRow(figure, marks) {
+  const word = (index) => figure.kinds[marks.kind[index]].word;
+  const set = { marks, label: () => "", told: (index) => toldBand(word(index), marks, index) };
+  return row("exposed", "exposed", [set], { legend: true });
+}
+
+function memoryRow(track) {
+  return row("memory", track.title, [], { track: { ...track, ceiling: ceiling(track) } });
+}
+
+/** Gives each row its place below `top`; the height of all. */
+function placed(rows, top) {
+  return rows.reduce((y, each) => {
+    each.top = y + (each.what === "memory" ? GAPS.memory : 0);
+    return each.top + each.height + (each.what === "memory" ? 0 : each.gap);
+  }, top);
+}
+
+/** Draws on one canvas, and counts the rectangles. */
+class Pen {
+  constructor(context, inks, seconds) {
+    Object.assign(this, { context, inks, seconds, drawn: 0 });
+  }
+
+  words(text, x, y, align = "left", tone = "text") {
+    this.context.textAlign = align;
+    this.context.fillStyle = this.inks.tone(tone);
+    this.context.fillText(text, x, y);
+  }
+
+  row(each, scale, matching) {
+    this.context.fillStyle = this.inks.tone("ground");
+    this.context.fillRect(scale.left, each.top, scale.width, each.height);
+    if (each.track) drawTrack(this, each.track, each, scale);
+    else each.sets.forEach((set) => this.set(each, set, scale, matching));
+  }
+
+  set(each, { marks, label }, scale, matching) {
+    const labels = [];
+    boxes(marks, scale, this.inks.kinds.length, each.band ? () => true : matching, (kind, matches, x, width, alpha, index) => {
+      this.context.globalAlpha = matches ? alpha : 0.14 * alpha;
+      const [high, y] = this.box(each, kind);
+      if (each.band) this.band(kind, x, y, width, high, index);
+      else this.filled(kind, x, y, width, high);
+      if (matches && index >= 0 && width >= LABELLED) labels.push([kind, x, y + high / 2, width, label(index)]);
+    });
+    this.context.globalAlpha = 1;
+    labels.forEach((each_) => this.label(each.band, ...each_));
+  }
+
+  box(each, kind) {
+    const low = each.what === "lane" && this.inks.kinds[kind].name === "transfer";
+    const high = each.height * (low ? LOW : 1);
+    return [high, each.top + each.height - high];
+  }
+
+  filled(kind, x, y, width, high) {
+    const { context, inks } = this;
+    this.drawn += 1;
+    if (inks.open(kind)) {
+      context.strokeStyle = inks.tone("wait");
+      context.setLineDash([3, 2]);
+      if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
+      else context.strokeRect(x, y + high / 2, width, 0);
+      context.setLineDash([]);
+      return;
+    }
+    context.fillStyle = inks.fill(context, kind);
+    context.fillRect(x, y, width > 4 ? width - 0.6 : width, high); // a seam between neighbours of one kind
+  }
+
+  band(kind, x, y, width, high, index) {
+    if (index < 0) return; // too many to tell apart: closer they are there
+    this.drawn += 1;
+    this.context.fillStyle = this.inks.tone(this.inks.kinds[kind].name === "even" ? "band-even" : "band-odd");
+    this.context.fillRect(x, y, width, high);
+  }
+
+  label(band, kind, x, middle, width, name) {
+    const room = (width - 6) / CHARACTER;
+    const text = [name, name.slice(name.lastIndexOf(".") + 1)].find((each) => each.length <= room);
+    if (!text) return;
+    const { context, inks } = this;
+    const [at, y] = [x + width / 2, middle + 3.5];
+    context.textAlign = "center";
+    if (band || !inks.kinds[kind].colour) {
+      context.fillStyle = inks.tone(band ? "text" : `on-${inks.kinds[kind].name}`);
+    } else {
+      const dark = inks.kinds[kind].dark;
+      context.strokeStyle = dark ? "rgba(0,0,0,.55)" : "rgba(255,255,255,.75)";
+      context.lineWidth = 3;
+      context.lineJoin = "round";
+      context.strokeText(text, at, y);
+      context.fillStyle = dark ? "#fff" : "#000";
+    }
+    context.fillText(text, at, y);
+  }
+}
