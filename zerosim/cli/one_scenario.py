@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
+from zerosim.cli.reporting import html_option, shown, write_page
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from zerosim.report.page import Said
     from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
 
@@ -40,6 +43,7 @@ def _scenario(path: str, changes: tuple[str, ...]) -> Scenario:
     help="Write a Perfetto / HTA trace: .json, .json.gz, or a folder (a file for each class of equal ranks).",
 )
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
+@html_option
 @click.option("--strict", is_flag=True, help="Exit with 3 if it does not fit in memory.")
 @click.option("--save-cost", is_flag=True, help="Add what it costs to save and to load checkpoints.")
 @click.option(
@@ -55,6 +59,7 @@ def run(
     as_json: bool,
     trace: str | None,
     svg: str | None,
+    html: str | None,
     strict: bool,
     save_cost: bool,
     save_rate: str | None,
@@ -65,14 +70,28 @@ def run(
 ) -> None:
     """Play one step: how long, how much memory, what is exposed, why."""
     from zerosim.report import bars, text
-    from zerosim.report.ranges import render_range
-    from zerosim.report.saving import render_saving
     from zerosim.simulation import simulate
 
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
     summary = timeline.summary()
+    _draw(timeline, trace, svg)
+    saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
+    more = _More(saving, drawing.sample(asked).as_json() if drawing else None)
+    if html is not None:
+        write_page(html, [shown(asked, timeline, summary, changes)], more.told())
+    if as_json:
+        print_json(summary.as_json() | {name: each for name, each in more._asdict().items() if each is not None})
+    else:
+        below = "".join(said.text for said in more.told(width()))
+        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
+    if strict and not summary.fits:
+        sys.exit(DOES_NOT_FIT)
+
+
+def _draw(timeline: Simulation, trace: str | None, svg: str | None) -> None:
+    """The files that show the timeline alone."""
     if trace is not None:
         from zerosim.report import trace as chrome
 
@@ -82,19 +101,24 @@ def run(
         from zerosim.report import files
         from zerosim.report import svg as picture
 
-        files.write_text(Path(svg), picture.render(timeline, title=asked.title))
+        files.write_text(Path(svg), picture.render(timeline, title=timeline.scenario.title))
         click.echo(f"picture written to {svg}", err=True)
-    saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
-    spread = drawing.sample(asked).as_json() if drawing else None
-    if as_json:
-        added = {"saving": saving, "range": spread}
-        print_json(summary.as_json() | {name: value for name, value in added.items() if value is not None})
-    else:
-        below = "" if spread is None else render_range(spread, width())
-        below += "" if saving is None else render_saving(saving, width())
-        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
-    if strict and not summary.fits:
-        sys.exit(DOES_NOT_FIT)
+
+
+class _More(NamedTuple):
+    """What was asked beside the step, as `--json` has it."""
+
+    saving: dict[str, Any] | None
+    range: dict[str, Any] | None
+
+    def told(self, width: int = 100) -> list[Said]:
+        """The same in words."""
+        from zerosim.report.page import Said
+        from zerosim.report.ranges import render_range
+        from zerosim.report.saving import render_saving
+
+        found = [] if self.range is None else [Said("Range", render_range(self.range, width))]
+        return found + ([] if self.saving is None else [Said("Saving", render_saving(self.saving, width))])
 
 
 def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
@@ -114,18 +138,19 @@ def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
 @click.argument("scenarios", nargs=-1, required=True)
 @changes_option
 @json_option
+@html_option
 @range_options
 def compare(
     scenarios: tuple[str, ...],
     changes: tuple[str, ...],
     as_json: bool,
+    html: str | None,
     ranged: bool,
     samples: int | None,
     seed: int | None,
 ) -> None:
     """Play several scenarios side by side; the first is the baseline."""
     from zerosim.report import text
-    from zerosim.report.ranges import render_orders
     from zerosim.simulation import simulate
 
     if len(scenarios) < 2:
@@ -133,14 +158,26 @@ def compare(
     drawing = Drawing.asked(ranged, samples, seed)
     asked = all_scenarios(scenarios, changes)
     _one_currency(asked)
-    summaries = [simulate(each).summary() for each in asked]
+    played = [simulate(each) for each in asked]
+    summaries = [each.summary() for each in played]
     rows = [summary.as_json() for summary in summaries]
     if drawing:
         rows = [row | {"range": spread} for row, spread in zip(rows, drawing.compare(asked), strict=True)]
+    orders = "".join(said.text for said in _ranges(rows, width())) if drawing else ""
+    if html is not None:
+        parts = zip(asked, played, summaries, strict=True)
+        write_page(html, [shown(*each, changes) for each in parts], _ranges(rows) if drawing else ())
     if as_json:
         print_json(rows)
     else:
-        print_text(text.render_comparison(summaries, width()) + (render_orders(rows, width()) if drawing else ""))
+        print_text(text.render_comparison(summaries, width()) + orders)
+
+
+def _ranges(rows: Sequence[Mapping[str, Any]], width: int = 100) -> list[Said]:
+    from zerosim.report.page import Said
+    from zerosim.report.ranges import render_orders
+
+    return [Said("Ranges", render_orders(rows, width))]
 
 
 def all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:

@@ -34,9 +34,13 @@ def render_comparison(summaries: Sequence[Summary], width: int = 100) -> str:
         clip(f"{letter}  {summary.scenario}{'' if index else ' (baseline)'}", width)
         for index, (letter, summary) in enumerate(zip(letters, summaries, strict=True))
     ]
-    rows = [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
-    tables = _tables(letters, rows, width)
+    tables = _tables(letters, rows(summaries), width)
     return "\n\n".join(["\n".join(titles), *tables]) + "\n"
+
+
+def rows(summaries: Sequence[Summary]) -> list[list[str]]:
+    """A name, the baseline's number, and of each other answer its number and how many times the baseline's that is."""
+    return [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
 
 
 def _tables(letters: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -64,14 +68,14 @@ def _width(lines: str) -> int:
 
 def quantities(summaries: Sequence[Summary]) -> list[Quantity]:
     """Every number that is compared."""
-    rows: list[tuple[str, Callable[[Summary], float], Callable[[float], str]]] = [
+    rates: list[tuple[str, Callable[[Summary], float], Callable[[float], str]]] = [
         ("step time", lambda s: s.step_seconds, show_seconds),
         ("tokens/s", lambda s: s.tokens_per_second, show_count),
         ("tokens/s per GPU", lambda s: s.tokens_per_second_per_gpu, show_count),
         ("model FLOP/s per GPU", lambda s: 1e12 * s.model_tflops_per_gpu, show_flops),
         ("MFU", lambda s: s.mfu, show_share),
     ]
-    found = [Quantity(name, [take(summary) for summary in summaries], show) for name, take, show in rows]
+    found = [Quantity(name, [take(summary) for summary in summaries], show) for name, take, show in rates]
     return [*found, *_running(summaries), *_times(summaries), *_sizes(summaries)]
 
 

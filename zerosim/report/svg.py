@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zerosim.report import axis, bands, lanes
 from zerosim.report.lanes import Lane, Scale
 from zerosim.report.marks import CHARACTER, Mark, drawn, fits, number, text
-from zerosim.report.palette import INKS, Hatch
+from zerosim.report.palette import HATCHES, INKS, Hatch
 from zerosim.resources import RankClass
 from zerosim.step import COMPUTE
 from zerosim.timeline import Timeline
@@ -31,16 +31,6 @@ BARE = EXPOSED | {"wait": "waits for other ranks"}
 WORKING_ON = {lanes.FLIGHTS[phase]: f"{phase} of a micro-batch" for phase in ("forward", "backward")}
 ISSUING = {"issue": "host issues", "wait": "waits"}
 
-HATCHES: dict[Hatch, str] = {
-    "plain": "",
-    "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
-    "falling": "M-1 -1L7 7M-1 5L1 7M5 -1L7 1",
-    "crossed": "M0 0L6 6M6 0L0 6",
-    "upright": "M3 0V6",
-    "level": "M0 3H6",
-    "dotted": "M2 3h2",
-    "grid": "M0 0V6M0 0H6",
-}
 STYLE = {
     "text": 'font:10px Helvetica,Arial,"DejaVu Sans",sans-serif;fill:#222',
     ".title": "font-size:14px;font-weight:bold",
