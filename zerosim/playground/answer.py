@@ -15,6 +15,8 @@ from zerosim.playground.player import Played
 from zerosim.playground.start import Start, kept, strategies
 from zerosim.playground.state import choices
 from zerosim.report.figure import figure
+from zerosim.report.page.drawing import inks
+from zerosim.report.page.sections import shown, told
 from zerosim.spec.model_file import model_names
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.units import show_count, show_rate, show_seconds, show_share, show_size
@@ -24,7 +26,7 @@ TIERS = {"gpu": "Memory of each GPU", "dram": "Host memory of a node", "nvme": "
 
 
 class Number(NamedTuple):
-    """A headline: `value` to compare, `better` less or more."""
+    """A headline: `value` to compare, `better` less or more; a `share` changes by points of a hundred."""
 
     name: str
     label: str
@@ -32,6 +34,7 @@ class Number(NamedTuple):
     value: float
     better: str
     about: str = ""
+    share: bool = False
 
 
 def answer(played: Played, start: Start) -> dict[str, Any]:
@@ -40,20 +43,17 @@ def answer(played: Played, start: Start) -> dict[str, Any]:
     return {
         "title": scenario.title,
         "state": dict(played.state),
-        "network": _network(played, start),
+        "network": _network(played),
         "gpus": scenario.world_size,
         "nodes": len(scenario.topology.hosts),
         "fits": summary.fits,
         "numbers": [number._asdict() for number in numbers(summary)],
         "memory": list(_memory(summary)),
-        "findings": [
-            {"code": each.code, "severity": each.severity, "message": each.message, "remedy": each.remedy}
-            for each in summary.findings
-        ],
+        "sections": "".join((inks(), *shown(told(summary)))),
         "kept": kept(scenario.text),
         "waiting": _waiting(played, start),
         "deepspeed": isinstance(scenario.strategy, DeepSpeed),
-        "figure": figure(played.simulation, scenario.title),
+        "figure": figure(played.simulation, scenario.title, tiers=played.tiers),
         "seconds": played.seconds,
     }
 
@@ -66,9 +66,9 @@ def numbers(summary: Summary) -> Iterator[Number]:
     yield Number("tokens", "Throughput", f"{show_count(summary.tokens_per_second)} tokens/s",
                  summary.tokens_per_second, "more", "Of all GPUs together.")  # fmt: skip
     yield Number("mfu", "MFU", show_share(summary.mfu), summary.mfu, "more",
-                 "Model FLOP utilization: FLOP of the model, without recompute, of the peak.")  # fmt: skip
+                 "Model FLOP utilization: FLOP of the model, without recompute, of the peak.", True)  # fmt: skip
     yield Number("exposed", "Exposed", show_share(share), share, "less",
-                 "Share of the step in which communication and copies are not hidden by compute.")  # fmt: skip
+                 "Share of the step in which communication and copies are not hidden by compute.", True)  # fmt: skip
 
 
 def _memory(summary: Summary) -> Iterator[dict[str, Any]]:
@@ -84,7 +84,7 @@ def _memory(summary: Summary) -> Iterator[dict[str, Any]]:
         }
 
 
-def _network(played: Played, start: Start) -> float | None:
+def _network(played: Played) -> float | None:
     """The rate of a port in Gb/s, by the knob or by the machine."""
     ports = {rate for node in played.simulation.scenario.topology.nodes for _, rate in node.ports}
     return ports.pop() * BITS / GIGA if len(ports) == 1 else None

@@ -46,7 +46,7 @@ def deepspeed_json(played: Played) -> Download:
     training = scenario.training
     batch = {MICRO: training.micro_batch_size, STEPS: training.gradient_accumulation_steps}
     data: dict[str, Any] = {**batch, **scenario.text["strategy"]["deepspeed"]}
-    return Download("ds_config.json", "application/json", (json.dumps(data, indent=2) + "\n").encode())
+    return Download("ds_config.json", "application/octet-stream", (json.dumps(data, indent=2) + "\n").encode())
 
 
 def trace_json(played: Played) -> Download:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from zerosim.playground.state import State, scenario_of
 from zerosim.scenario import Scenario
 from zerosim.simulation import Simulation, programs, simulate
 from zerosim.step import Step
-from zerosim.views import Summary
+from zerosim.views import Summary, TierMemory
 
 PROGRAMS, PLAYED, PAGES = 6, 4, 64  # how many are remembered
 Wanted = Callable[[], bool]
@@ -37,6 +37,7 @@ class Played(NamedTuple):
     state: State
     simulation: Simulation
     summary: Summary
+    tiers: Mapping[str, TierMemory]
     seconds: dict[str, float]
 
 
@@ -77,9 +78,10 @@ class Player:
         check_programs(scenario, steps)
         simulation = simulate(scenario, steps)
         clock.lap("play")
-        summary = simulation.summary()
+        tiers = simulation.tiers()
+        summary = simulation.summary(tiers)
         clock.lap("look")
-        return Played(state, simulation, summary, clock.laps)
+        return Played(state, simulation, summary, tiers, clock.laps)
 
     def _programs(self, scenario: Scenario) -> tuple[Step, ...]:
         asked = (scenario.strategy, scenario.model, scenario.training, scenario.world_size, scenario.ranks_per_node)

@@ -3,7 +3,8 @@
 Rules: the Host header must name this server (a page elsewhere may have pointed a name of its own at 127.0.0.1), and an
 Origin that is not ours is refused; nothing is said to other origins. Questions are JSON of limited size. The page loads
 nothing but what lies here, and no script or style stands in its text. One step is played at a time, in a thread, so
-that the door stays open; a question that the page has replaced by a newer one is dropped.
+that the door stays open; a question that the page has replaced by a newer one is dropped. What is wrong with a scenario
+is an answer (200); what is wrong with a question is not.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from zerosim.playground.downloads import DOWNLOADS
 from zerosim.playground.player import Newest, Played, Player, SupersededError
 from zerosim.playground.start import Start
 from zerosim.playground.state import Complaint, complaints, read_state
-from zerosim.report.figure import script, style
+from zerosim.report.figure import script
+from zerosim.report.page import style
+from zerosim.simulation import no_collection
 
 HOST = "127.0.0.1"
 LARGEST = 65_536  # bytes of a question: a state has some hundred
@@ -53,7 +56,7 @@ PAGE = {
     "/play.css": ("play.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-OK, REFUSED, TOO_LARGE, NOT_JSON, WRONG, SUPERSEDED = 200, 403, 413, 415, 422, 409
+OK, UNREADABLE, REFUSED, TOO_LARGE, NOT_JSON = 200, 400, 403, 413, 415
 
 
 class Question(NamedTuple):
@@ -65,7 +68,7 @@ class Question(NamedTuple):
 
 
 class _AnswerError(Exception):
-    """A question that gets no answer: a status, and why."""
+    """A question that gets no timeline: a status, and why. What is wrong with a scenario is an answer too."""
 
     def __init__(self, status: int, told: list[Complaint]) -> None:
         self.status, self.told = status, told
@@ -78,7 +81,7 @@ def app(start: Start, port: int) -> Starlette:
     assets = [Route(path, _asset(*told), methods=["GET"]) for path, told in PAGE.items()]
     figure = [
         Route("/timeline.js", _text(script, "text/javascript"), methods=["GET"]),
-        Route("/timeline.css", _text(style, "text/css"), methods=["GET"]),
+        Route("/page.css", _text(style, "text/css"), methods=["GET"]),
     ]
     asked = [
         Route("/start", rooms.begin, methods=["GET"]),
@@ -140,6 +143,8 @@ class _Rooms:
             question = _question(await _body(request), self.start)
             self.newest.asks(question.page, question.number)
             content = await asyncio.get_running_loop().run_in_executor(self.thread, self._made, question, made)
+        except SupersededError:
+            return _json({"superseded": True})
         except _AnswerError as error:
             return _json({"wrong": [each._asdict() for each in error.told]}, error.status)
         return Response(content, media_type=kind or "application/octet-stream")
@@ -154,13 +159,12 @@ class _Rooms:
             if not wanted():
                 raise SupersededError
             state = read_state(question.state, self.start)
-            return made(self.player.play(state, wanted))
-        except SupersededError:
-            raise _AnswerError(SUPERSEDED, []) from None
+            with no_collection():
+                return made(self.player.play(state, wanted))
         except InputError as error:
-            raise _AnswerError(WRONG, complaints(error)) from None
+            raise _AnswerError(OK, complaints(error)) from None
         except ZerosimError as error:
-            raise _AnswerError(WRONG, [Complaint("", str(error))]) from None
+            raise _AnswerError(OK, [Complaint("", str(error))]) from None
 
 
 async def _body(request: Request) -> Any:
@@ -175,7 +179,7 @@ async def _body(request: Request) -> Any:
     try:
         return json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise _refused(WRONG, "question", "something else", "JSON") from None
+        raise _refused(UNREADABLE, "question", "something else", "JSON") from None
 
 
 def _no_constant(name: str) -> float:
@@ -187,11 +191,11 @@ def _question(data: Any, start: Start) -> Question:
     fields = data if isinstance(data, Mapping) else {}
     page, number = fields.get("page"), fields.get("number")
     if not (isinstance(page, str) and len(page) <= 64 and type(number) is int):
-        raise _refused(WRONG, "question", "none", "{start, state, page, number}")
+        raise _refused(UNREADABLE, "question", "none", "{start, state, page, number}")
     if fields.get("start") != start.digest:
         found = "the knobs of another scenario"
         expected = f"those of {start.name or 'the default'}: start `zerosim play` with the scenario of the link"
-        raise _refused(WRONG, "link", found, expected)
+        raise _refused(OK, "link", found, expected)
     return Question(fields.get("state", {}), page, number)
 
 

@@ -32,9 +32,9 @@ const ask = async (address, state, signal, name = page, number = now.number) => 
   const body = JSON.stringify({ start: now.start, state, page: name, number });
   const headers = { "Content-Type": "application/json" };
   const told = await fetch(address, { method: "POST", headers, body, signal });
-  if (told.status === 409) return null;
-  if (!told.ok) return { wrong: (await told.json()).wrong };
-  return address === "/play" ? told.json() : told.blob();
+  if (told.headers.get("Content-Type") !== "application/json") return told.blob();
+  const answer = await told.json();
+  return answer.superseded ? null : answer;
 };
 
 const unreachable = "zerosim play does not answer: it has ended, or the machine is very busy.";
@@ -206,6 +206,18 @@ const reset = () => {
   play();
 };
 
+const dark = () => {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+const otherScheme = () => { by("scheme").textContent = dark() ? "Light colours" : "Dark colours"; };
+
+const scheme = () => {
+  document.documentElement.dataset.theme = dark() ? "light" : "dark";
+  otherScheme();
+};
+
 const link = async () => {
   try {
     await navigator.clipboard.writeText(location.href);
@@ -241,6 +253,8 @@ const begin = async () => {
   by("unpin").addEventListener("click", unpin);
   by("reset").addEventListener("click", reset);
   by("link").addEventListener("click", link);
+  by("scheme").addEventListener("click", scheme);
+  otherScheme();
   document.querySelectorAll("[data-file]").forEach((each) => each.addEventListener("click", () => download(each)));
   addEventListener("hashchange", restore);
   await restore();
