@@ -37,7 +37,8 @@ const headline = (number, pinned) => {
 
 const tier = (each, pinned) => {
   const before = pinned?.memory.find((other) => other.tier === each.tier);
-  const meter = element("meter", { min: 0, max: each.capacity || 1, value: Math.min(each.peak, each.capacity) });
+  const most = Math.max(each.peak, each.capacity) || 1; // beyond `high` a meter is drawn as bad, below `low` as good
+  const meter = element("meter", { max: most, high: each.capacity, low: each.capacity, optimum: 0, value: each.peak });
   meter.setAttribute("aria-label", `${each.label}: ${each.text}`);
   const said = [element("dt", { textContent: each.label }),
     element("dd", { className: "headline small", textContent: each.text }), element("dd", {}, meter)];

@@ -32,6 +32,9 @@ const typed = (text, control) => {
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : plain;
 };
 
+/** A sentence of its own beside the words of help. */
+const ended = (text) => (text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "");
+
 const nearest = (stops, value) => {
   const far = (stop) => Math.abs(Math.log((stop || 0.5) / (value || 0.5)));
   return stops.reduce((best, stop, place) => (far(stop) < far(stops[best]) ? place : best), 0);
@@ -41,10 +44,11 @@ const nearest = (stops, value) => {
 const frame = (control) => {
   const id = `knob-${control.name}`;
   const wrong = element("p", { className: "wrong", id: `${id}-wrong`, hidden: true });
-  const about = element("p", { className: "about", id: `${id}-about`, textContent: control.about });
+  const words = element("span", { textContent: control.about });
+  const about = element("p", { className: "about", id: `${id}-about` }, words);
   const label = element("label", { htmlFor: id, textContent: control.label, title: control.path });
   const box = element("div", { className: `knob ${control.kind}`, id: `${id}-frame` });
-  return { id, wrong, about, label, box };
+  return { id, wrong, about, words, label, box };
 };
 
 const described = (input, parts) => {
@@ -86,7 +90,7 @@ const number = (control, changed) => {
   const show = (value, meant = value) => {
     input.value = value ?? "";
     input.placeholder = value === null && meant !== null && meant !== undefined ? String(meant) : "";
-    unit.textContent = value === null ? control.null : said(value);
+    unit.textContent = ended(value === null ? control.null : said(value));
     if (typeof meant === "number" && stops.length) slider.value = nearest(stops, meant);
     slider.setAttribute("aria-valuetext", said(meant) || String(meant));
   };
@@ -96,7 +100,8 @@ const number = (control, changed) => {
   });
   input.addEventListener("input", () => changed(typed(input.value, control), false));
   described(input, parts);
-  parts.box.append(parts.label, slider, element("span", { className: "value" }, input, unit), parts.about, parts.wrong);
+  parts.about.prepend(unit, " ");
+  parts.box.append(parts.label, element("span", { className: "value" }, slider, input), parts.about, parts.wrong);
   return { ...parts, input, slider, show, focused: () => document.activeElement === input };
 };
 

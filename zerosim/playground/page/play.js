@@ -73,10 +73,10 @@ const settle = (answer, since) => {
   const beside = complain(now.made, answer.wrong ?? []);
   by("wrong").hidden = beside.length === 0;
   by("wrong").replaceChildren(...beside.map((text) => element("p", { textContent: text })));
-  by("answer").classList.toggle("old", Boolean(answer.wrong));
+  for (const id of ["answer", "more"]) by(id).classList.toggle("old", Boolean(answer.wrong));
   if (answer.wrong) {
-    const shown = now.answer ? " Below is still the last one that could be: " + now.answer.title + "." : "";
-    said(`Not played: something is not right with ${beside.length ? "it" : "the marked knob"}.${shown}`);
+    const shown = now.answer ? `Below is still ${now.answer.title}, as it was played last.` : 'Try "Back to the start".';
+    said(`Not played${beside.length ? "" : ": the marked knob is wrong"}. ${shown}`);
     return;
   }
   now.answer = answer;
@@ -130,10 +130,10 @@ const turn = (busy = "") => {
 
 /** A machine whose ports cannot be turned together has no such knob; one node has no use for it. */
 const ported = (machine) => {
-  const { input, slider, about, control } = now.made.get("network");
+  const { input, slider, words, control } = now.made.get("network");
   input.disabled = slider.disabled = !machine || machine.network === null;
   const alone = now.answer?.nodes === 1 && now.answer.state.topology === now.state.topology;
-  about.textContent = input.disabled
+  words.textContent = input.disabled
     ? "This machine has no ports, or ports that differ, or it is described part by part."
     : alone ? `${control.about} One node: nothing crosses it now.` : control.about;
 };
