@@ -99,7 +99,7 @@ def _waiting(played: Played, start: Start) -> str:
     return f"strategy.{start.family} of the scenario is not used now; it comes back whole with {own}."
 
 
-# --- what does not change ------------------------------------------------------------------------------------------------
+# --- what does not change ---------------------------------------------------------------------------------------------
 
 
 def beginning(start: Start) -> dict[str, Any]:

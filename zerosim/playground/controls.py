@@ -53,10 +53,10 @@ class Control:
         return not self.strategies or strategy in self.strategies
 
 
-def _decades(least: int, most: int, unit: float = 1.0) -> tuple[float, ...]:
-    """Stops from 10^least to 10^most of a unit."""
-    inside = (unit * part * 10**n for n in range(least, most) for part in R10)
-    return (*(round(stop) if stop >= 1 else stop for stop in inside), unit * 10**most)
+def _decades(least: int, most: int) -> tuple[float, ...]:
+    """Stops from 10^least to 10^most; whole numbers as such, as JSON and DeepSpeed have them."""
+    stops = [part * 10**n for n in range(least, most) for part in R10]
+    return (*(int(stop) if stop == int(stop) else stop for stop in stops), 10**most)
 
 
 def _same(names: Iterable[str]) -> tuple[tuple[str, str], ...]:

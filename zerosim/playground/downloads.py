@@ -42,7 +42,7 @@ def deepspeed_json(played: Played) -> Download:
     """The configuration in DeepSpeed's own keys, with the batch, which DeepSpeed wants there."""
     scenario = played.simulation.scenario
     if not isinstance(scenario.strategy, DeepSpeed):
-        raise InputError([Problem("DeepSpeed JSON", "strategy", played.state["strategy"], "a ZeRO stage")])
+        raise InputError([Problem("DeepSpeed JSON", "strategy", str(played.state["strategy"]), "a ZeRO stage")])
     training = scenario.training
     batch = {MICRO: training.micro_batch_size, STEPS: training.gradient_accumulation_steps}
     data: dict[str, Any] = {**batch, **scenario.text["strategy"]["deepspeed"]}

@@ -109,7 +109,7 @@ def _said_where_it_matters(text: dict[str, Any]) -> tuple[dict[str, Any], Scenar
     A value writes all of its keys, so that a file explains itself; here some of them would be told to change nothing,
     at this stage or at another that a knob turns to.
     """
-    zero = ZERO_KEYS | {alias: ZERO_KEYS[name] for alias, name in ALIASES.items()}
+    zero = dict(ZERO_KEYS) | {alias: ZERO_KEYS[name] for alias, name in ALIASES.items()}
     for path, value in list(_leaves(text["strategy"], ("strategy",))):
         if path[:-1] == ZERO and path[-1] != "stage" and value == zero[path[-1]].default:
             text = without(text, path)
@@ -193,7 +193,7 @@ def _stages(scenario: Scenario) -> int:
     return next(stages for stages in (4, 2, 1) if scenario.world_size % stages == 0)
 
 
-# --- what has no knob ---------------------------------------------------------------------------------------------------
+# --- what has no knob -------------------------------------------------------------------------------------------------
 
 
 def kept(text: Mapping[str, Any]) -> list[str]:

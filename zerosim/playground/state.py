@@ -2,8 +2,8 @@
 
 Pure. A state is plain values by name of the knob; only scalars are read, and models and machines are names of the
 catalogue or the scenario's own, so that a page can name no file. The knobs become changes of the start's text, as
-`--set` makes them, and readers of scenarios judge them: what is wrong has the words of the command line, and `complaints`
-says which knob it belongs to.
+`--set` makes them, and readers of scenarios judge them: what is wrong has the words of the command line, and
+`complaints` says which knob it belongs to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from zerosim.errors import InputError, Problem, nearest
-from zerosim.playground.controls import BY_NAME, CONTROLS, FAMILY, GIVEN, STRATEGIES, ZERO, Control
+from zerosim.playground.controls import BY_NAME, CONTROLS, FAMILY, GIVEN, ZERO, Control
 from zerosim.playground.machines import machines
 from zerosim.playground.start import Start, Value, strategies, without
 from zerosim.scenario import Scenario, from_mapping
@@ -25,7 +25,7 @@ State = Mapping[str, Value]
 LONGEST = 100  # characters of a value
 NVME_PATH = "/local_nvme"
 OVERLAP: Mapping[Any, bool | None] = {"default": None, "on": True, "off": False}
-OFFLOADS = {"offload_optimizer": "zero1 zero2 zero3".split(), "offload_param": ["zero3"]}
+OFFLOADS = ("offload_optimizer", "offload_param")
 
 
 class Complaint(NamedTuple):
@@ -35,7 +35,7 @@ class Complaint(NamedTuple):
     text: str
 
 
-# --- reading what a page said --------------------------------------------------------------------------------------------
+# --- reading what a page said -----------------------------------------------------------------------------------------
 
 
 def read_state(data: object, start: Start) -> dict[str, Value]:
@@ -82,7 +82,7 @@ def choices(control: Control, start: Start) -> list[str]:
     return [name for name, _ in control.choices]
 
 
-# --- the scenario that it is ---------------------------------------------------------------------------------------------
+# --- the scenario that it is ------------------------------------------------------------------------------------------
 
 
 def scenario_of(start: Start, state: State) -> Scenario:
@@ -138,7 +138,7 @@ def _rate(given: Value) -> Value:
         return given
 
 
-# --- strategies ----------------------------------------------------------------------------------------------------------
+# --- strategies -------------------------------------------------------------------------------------------------------
 
 
 def _strategy(start: Start, state: State) -> Iterator[Change]:
@@ -196,7 +196,7 @@ def _fresh(name: str, precision: str) -> dict[str, Any]:
             return {}
 
 
-# --- what is wrong -------------------------------------------------------------------------------------------------------
+# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 def complaints(error: InputError) -> list[Complaint]:
@@ -211,6 +211,3 @@ def _complaint(problem: Problem) -> Complaint:
         return Complaint("", str(problem))
     parts = (("found", problem.found), ("expected", problem.expected), ("nearest", problem.nearest))
     return Complaint(control, "; ".join(f"{word} {said}" for word, said in parts if said))
-
-
-__all__ = ["STRATEGIES", "Complaint", "State", "choices", "complaints", "read_state", "scenario_of"]

@@ -32,6 +32,9 @@ const typed = (text, control) => {
   return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : plain;
 };
 
+/** "1 sequence", "500M elements", "200 Gb/s". */
+const counted = (value, unit) => `${short(value)} ${value === 1 ? unit.replace(/(?<=[a-z])s$/, "") : unit}`;
+
 /** A sentence of its own beside the words of help. */
 const ended = (text) => (text ? `${text[0].toUpperCase()}${text.slice(1)}.` : "");
 
@@ -86,11 +89,11 @@ const number = (control, changed) => {
   const unit = element("span", { className: "unit" });
   slider.setAttribute("aria-label", `${control.label}, slider`);
   slider.hidden = stops.length === 0;
-  const said = (value) => (control.unit && typeof value === "number" ? `${short(value)} ${control.unit}` : control.unit);
+  const said = (value) => (control.unit && typeof value === "number" ? counted(value, control.unit) : control.unit);
   const show = (value, meant = value) => {
     input.value = value ?? "";
     input.placeholder = value === null && meant !== null && meant !== undefined ? String(meant) : "";
-    unit.textContent = ended(value === null ? control.null : said(value));
+    unit.textContent = ended(value === null ? [said(meant), control.null].filter(Boolean).join(", ") : said(value));
     if (typeof meant === "number" && stops.length) slider.value = nearest(stops, meant);
     slider.setAttribute("aria-valuetext", said(meant) || String(meant));
   };

@@ -112,7 +112,7 @@ const changed = (name, value, atOnce) => {
 /** What a knob without a value of its own means at the moment. */
 const meant = (name) => {
   const machine = now.begun.machines[now.state.topology];
-  const known = { nodes: machine?.nodes, network: machine?.network, gpus: now.answer?.gpus, ddp_bucket: 25 };
+  const known = { nodes: machine?.nodes, network: machine?.network, gpus: now.answer?.gpus };
   return now.state[name] ?? known[name] ?? null;
 };
 
