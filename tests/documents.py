@@ -1,10 +1,11 @@
-"""Reading a page as strictly as no browser does: every element closed where it was opened, names once, no dead links."""
+"""Reading a page as strictly as no browser does: elements closed where they were opened, names once, no dead links."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import pairwise
 
 VOID = frozenset({"meta", "br", "hr", "link", "img", "input"})
 HEADING = re.compile(r"h[1-6]")
@@ -80,4 +81,4 @@ class Document(HTMLParser):
     def _check_headings(self) -> None:
         """The first is the only one of its level, and none is more than a level below the one before."""
         levels = [level for level, _ in self.headings]
-        assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False)), self.headings
+        assert all(below <= above + 1 for above, below in pairwise(levels)), self.headings

@@ -32,7 +32,7 @@ def before(shown: Sequence[Shown]) -> Iterator[Section]:
     """What stands above the timelines."""
     summaries = [each.summary for each in shown]
     yield Section("titles", "Compared", joined(_titles(shown)))
-    yield Section("numbers", "Side by side", _numbers(summaries))
+    yield Section("side-by-side", "Side by side", _numbers(summaries))
     yield Section("differences", "What differs in the scenarios", _differences(shown))
     yield Section("findings", "Findings", joined(_findings(shown)))
 

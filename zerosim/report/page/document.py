@@ -25,7 +25,6 @@ from zerosim.report.tables import Column
 LIMIT = 2_000_000  # bytes of a document
 FIGURES = "figures"  # id of the data
 WITHOUT_SCRIPT = "The timeline needs JavaScript; every number of the report stands in the tables."
-HELP = "Zoom with the wheel or + and -, move with the arrow keys. The names of collectives and waits filter it."
 
 
 def render(answers: Sequence[Shown], origin: Origin = Origin(), more: Sequence[Said] = ()) -> str:  # noqa: B008
@@ -67,11 +66,12 @@ _TIMELINE = Section("timeline", "Timeline", Markup())  # filled when it is known
 def _document(answers: Sequence[Shown], parts: Sequence[Section], figures: Fitted) -> str:
     whole = [_timeline(figures) if part is _TIMELINE else part for part in parts]
     title = " | ".join(answer.summary.scenario for answer in answers)
-    head = "1 step" if len(answers) == 1 else f"{len(answers)} steps compared"
-    about = machine(answers[0].summary) if len(answers) == 1 else head
+    several = len(answers) > 1
+    name = f"{len(answers)} steps compared" if several else title
+    about = "the first is the baseline" if several else machine(answers[0].summary)
     content = [
         element("a", "To the content", href="#content", class_="skip"),
-        element("header", element("h1", title), element("p", about), class_="top"),
+        element("header", element("h1", name), element("p", about), class_="top"),
         _contents([part for part in whole if part.body]),
         inks(),
         element("main", *shown(whole), id="content"),
@@ -109,11 +109,10 @@ def _contents(parts: Sequence[Section]) -> Markup:
 
 
 def _timeline(figures: Fitted) -> Section:
-    """Where the script draws, and what was left out."""
+    """Where the script draws, in the place of a sentence, and what was left out."""
     lost = [element("p", f"▲ {line}", class_="left-out") for line in figures.left_out]
-    place = element("div", id="view", class_="view") if figures.figures else Markup()
-    quiet = element("noscript", element("p", WITHOUT_SCRIPT))
-    return Section("timeline", "Timeline", joined([*lost, place, quiet]))
+    place = element("div", element("p", WITHOUT_SCRIPT), id="view", class_="view") if figures.figures else Markup()
+    return Section("timeline", "Timeline", joined([*lost, place]))
 
 
 def _origins(answer: Shown) -> Iterator[Section]:

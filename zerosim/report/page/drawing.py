@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from zerosim.report.page.markup import Markup, element, joined
+from zerosim.report.page.markup import Markup, element
 from zerosim.report.palette import HATCHES, MEMORY_INKS, TIME_INKS, Ink
 from zerosim.report.tables import Column
 from zerosim.report.words import share

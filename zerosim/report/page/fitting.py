@@ -40,17 +40,18 @@ def fitted(answers: Sequence[Shown], room: int) -> Fitted:
         largest = max(figures, key=lambda index: len(embedded(figures[index])))
         del figures[largest]
         ops = counted(len(answers[largest].timeline.step.ops), "op")
-        lost.append(f"{names[largest]} is not drawn: there is no room here for its {ops}. `run --trace FILE` has all.")
+        name = names[largest] or "The step"
+        lost.append(f"{name} is not drawn: there is no room here for its {ops}. `zerosim run --trace FILE` has all.")
     told = [f"{known['title']}: {known['untold']}." for known in figures.values() if known["untold"]]
     return Fitted(tuple(figures.values()), (*lost, *told))
 
 
 def _smaller(answer: Shown, name: str, known: Figure, room: int) -> Figure:
     """With as many ops as come near the room, if it has more kinds of ranks than one."""
-    size = len(embedded(known))
+    size = len(embedded([known]))
     if size <= room or len(known["classes"]) == 1:
         return known
-    ops = sum(part["count"] for part in known["classes"])
+    ops = sum(part["ops"] for part in known["classes"])
     return _figure(answer, name, int(SLACK * ops * max(room, 0) / size))
 
 
@@ -59,9 +60,8 @@ def _figure(answer: Shown, name: str, most: int) -> Figure:
 
 
 def _name(answers: Sequence[Shown], index: int) -> str:
-    """The title of an answer, with its letter where there are several."""
-    title = answers[index].summary.scenario
-    return title if len(answers) == 1 else f"{letter(index)}  {title}"
+    """The letter and the title of an answer, where there are several."""
+    return "" if len(answers) == 1 else f"{letter(index)}  {answers[index].summary.scenario}"
 
 
 def _size(figures: dict[int, Figure]) -> int:

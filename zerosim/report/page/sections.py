@@ -14,6 +14,7 @@ from zerosim.report import sentences
 from zerosim.report.calibration import measured
 from zerosim.report.page.drawing import Piece, Row, bar, folded, inks, listed, meter, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
+from zerosim.report.palette import INKS
 from zerosim.report.parts import OWN_CAUSES, cause_name, memory_parts, sharer_name, time_parts
 from zerosim.report.running import running
 from zerosim.report.tables import Align, Column
@@ -27,6 +28,11 @@ MOST = 12  # rows of a table that stand open; the others are folded
 TOP = 2  # level of the headings of a page's sections
 SIGNS = {"error": "✖", "warning": "▲", "note": "ℹ"}  # beside the word: no finding is told by its colour alone
 NUMBER: Align = "right"
+BARE = {
+    "exposed_communication": "exposed",
+    "exposed_transfer": "copying",
+    "host_compute": "computing",
+}  # in the timeline
 
 
 class Section(NamedTuple):
@@ -99,7 +105,10 @@ def time(summary: Summary) -> Section:
     fields = ("compute", "exposed_communication", "exposed_transfer", "host_compute", "idle")
     parts = list(zip(fields, time_parts(summary), strict=True))
     rows = [
-        Row((joined([swatch(ink, part.letter), f" {part.word}"]), show_seconds(part.amount), share(part.amount, step)))
+        Row(
+            (joined([swatch(ink, part.letter), f" {part.word}"]), show_seconds(part.amount), share(part.amount, step)),
+            BARE.get(ink, "") if part.amount else "",
+        )
         for ink, part in parts
     ]
     columns = (Column("part of the step"), Column("time", NUMBER), Column("share of the step", NUMBER))
@@ -160,7 +169,14 @@ def _stall(stall: Stall, summary: Summary) -> Row:
         cause_name(stall.cause), stall.phase, label, used.removesuffix(" busy"), show_seconds(stall.seconds),
         meter(stall.seconds / (summary.step_seconds or 1.0)),
     )  # fmt: skip
-    return Row(cells, "" if stall.cause in OWN_CAUSES else stall.cause)
+    return Row(cells, "" if stall.cause in OWN_CAUSES else _kind(stall.cause))
+
+
+def _kind(cause: str) -> str:
+    """What ops of a cause of waiting are called among the kinds that the timeline draws."""
+    if cause == "host_compute":
+        return "host"
+    return cause if cause in INKS else "collective"
 
 
 def _waits(summary: Summary) -> Iterator[Markup]:
@@ -293,7 +309,7 @@ def collectives(summary: Summary) -> Section:
     """What one rank sends in a step, by kind."""
     columns = (Column("collective"), Column("count", NUMBER), Column("bytes", NUMBER))
     rows = [
-        Row((cause_name(kind), str(volume.count), show_size(volume.bytes)), kind)
+        Row((cause_name(kind), str(volume.count), show_size(volume.bytes)), _kind(kind))
         for kind, volume in summary.collectives.items()
     ]
     intro = "Of one rank in one step; bytes are the whole buffer, as in nccl-tests."
