@@ -14,7 +14,7 @@ const HELP = [
   ["Escape", "close, forget the search"],
   ["?", "these keys"],
 ];
-const STRIP = 5; // pixels of a lane in the strip
+const STRIP = 6; // pixels of a lane in the strip
 
 class Controls {
   constructor(view) {
@@ -40,10 +40,11 @@ class Controls {
       this.button("−", "Zoom out", () => this.view.zoomBy(2)),
       this.button("+", "Zoom in", () => this.view.zoomBy(0.5)),
       this.button("fit", "Show the whole step", () => this.view.fit()),
+      this.button("?", "Keys", () => this.toggleHelp()),
     );
-    this.asked = this.button("?", "Keys", () => this.toggleHelp());
+    this.asked = zooms.lastChild;
     this.asked.setAttribute("aria-expanded", "false");
-    bar.append(zooms, this.range, this.search, this.count, this.asked);
+    bar.append(zooms, this.search, this.count, this.range);
     return bar;
   }
 
@@ -129,7 +130,7 @@ class Controls {
   }
 
   stripScale() {
-    return new Scale(0, this.view.seconds, this.view.left, Math.max(this.view.width - this.view.left - 8, 10));
+    return new Scale(0, this.view.seconds, this.view.left, Math.max(this.view.width - this.view.left, 10));
   }
 
   drawStrip() {
@@ -149,6 +150,9 @@ class Controls {
     context.fillStyle = view.inks.tone("quiet");
     context.fillText("whole step", scale.left - 8, this.stripHeight / 2 + 3.5);
     const { start, end } = view.window;
-    this.range.textContent = `${units.seconds(start)} to ${units.seconds(end)} (${units.seconds(end - start)})`;
+    this.range.textContent = span(start, end);
   }
 }
+
+/** "1.2 s to 1.4 s (200 ms)". */
+const span = (start, end) => `${moment(start, end - start)} to ${moment(end, end - start)} (${units.seconds(end - start)})`;

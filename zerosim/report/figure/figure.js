@@ -135,19 +135,21 @@ class Ranks {
 
   /** Bands of shades in turn, each with its label: [marks, labels]. */
   phases() {
-    return banded(this.figure, this.given.phases);
+    return banded(this.figure, this.given.phases, this.given.phases.map((_, index) => index));
   }
 
   layers() {
     const { count, start, length, layer } = this.given.layers;
     const [starts, lengths, layers] = [moments(start, count, this.figure.seconds), unpacked(length, count), unpacked(layer, count)];
-    return banded(this.figure, Array.from(starts, (each, index) => [`layer ${layers[index]}`, each, each + lengths[index]]));
+    const bands = Array.from(starts, (each, index) => [`layer ${layers[index]}`, each, each + lengths[index]]);
+    return banded(this.figure, bands, layers);
   }
 }
 
-function banded(figure, bands) {
+/** Of the numbers, even and odd ones have different shades. */
+function banded(figure, bands, numbers) {
   const { even, odd } = figure.number;
-  const rows = bands.map(([, start, end], index) => [start, end, index % 2 ? odd : even, -1]);
+  const rows = bands.map(([, start, end], index) => [start, end, numbers[index] % 2 ? odd : even, -1]);
   return [Marks.from(rows), bands.map(([label]) => label)];
 }
 

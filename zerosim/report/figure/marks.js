@@ -1,10 +1,9 @@
 // From marks to rectangles: what is at least a pixel wide is drawn as it is; what is narrower is counted, and a pixel
-// then gets one rectangle of the kind that fills most of it, paler the less of it is filled. So a lane costs at most
+// then gets one rectangle of the kind that fills most of it, lower the less of it is filled. So a lane costs at most
 // two rectangles a pixel, however many ops it has, and a glance tells a busy stretch from one with a few kernels.
 
 const FINEST = 1; // pixels
-const LEVELS = 4; // of paleness
-const PALEST = 0.35;
+const LEVELS = 4; // of how much of a pixel is filled
 
 /** What a panel shows of the time axis: seconds at the left edge, and pixels a second. */
 class Scale {
@@ -49,7 +48,7 @@ class Pixels {
     this.place = place;
   }
 
-  /** Kind, whether it matches, and paleness, as one number. */
+  /** Kind, whether it matches, and how much is filled, as one number. */
   look() {
     const half = this.filled.length / 2;
     let [sum, most] = [0, -1];
@@ -66,8 +65,7 @@ class Pixels {
     if (!this.run) return;
     const { look, start, end } = this.run;
     const [slot, half] = [Math.floor(look / LEVELS), this.filled.length / 2];
-    const alpha = PALEST + ((1 - PALEST) * (look % LEVELS)) / (LEVELS - 1);
-    this.paint(slot % half, slot < half, start, end - start, alpha, -1);
+    this.paint(slot % half, slot < half, start, end - start, (1 + (look % LEVELS)) / LEVELS, -1);
     this.run = null;
   }
 
@@ -77,7 +75,7 @@ class Pixels {
   }
 }
 
-/** Calls paint(kind, matches, x, width, alpha, index or -1) for what is within the scale. */
+/** Calls paint(kind, matches, x, width, filled share, index or -1) for what is within the scale. */
 function boxes(marks, scale, kinds, matching, paint) {
   const pixels = new Pixels(kinds, paint);
   const [left, right] = [scale.left, scale.left + scale.width];

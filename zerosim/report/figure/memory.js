@@ -2,6 +2,7 @@
 // capacity as a line with its label. Where all stays far below the capacity, the scale follows the peak and says so.
 
 const FAR_BELOW = 0.3; // of the capacity
+const ROOM = 1.3; // of what is drawn: for the names of the lines
 const DASHES = { allocated: [], "in use": [], busy: [4, 2], reserved: [1, 2] };
 
 /** The place of the first value above a limit. */
@@ -44,7 +45,7 @@ function outline(curve, scale) {
 /** The level at the top of a track. */
 function ceiling(track) {
   const most = Math.max(track.peak, ...track.curves.map((curve) => curve.bytes.reduce((a, b) => Math.max(a, b), 0)));
-  return 1.12 * (track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most);
+  return ROOM * (track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most);
 }
 
 function drawTrack(pen, track, row, scale) {
@@ -53,12 +54,13 @@ function drawTrack(pen, track, row, scale) {
   [...track.curves].reverse().forEach((curve) => drawCurve(pen, curve, scale, y, bottom, curve === track.curves[0]));
   drawCapacity(pen, track, row, scale, y);
   drawPeak(pen, track, row, scale, y);
+  if (track.curves.length > 1) drawNames(pen, track, row, scale);
 }
 
 function drawCurve(pen, curve, scale, y, bottom, filled) {
-  const { context, inks } = pen;
   const points = outline(curve, scale);
   if (!points.length) return;
+  const { context, inks } = pen;
   const right = Math.min(scale.left + scale.width, scale.x(pen.seconds));
   context.beginPath();
   context.moveTo(points[0][0], y(points[0][1]));
@@ -67,16 +69,33 @@ function drawCurve(pen, curve, scale, y, bottom, filled) {
     context.lineTo(x, y(level));
   });
   context.lineTo(right, y(points.at(-1)[1]));
-  context.strokeStyle = inks.tone("curve");
-  context.lineWidth = filled ? 1.5 : 1;
-  context.setLineDash(DASHES[curve.name] ?? [2, 2]);
-  context.stroke();
-  context.setLineDash([]);
+  stroke(pen, curve, filled);
   if (!filled) return;
   context.lineTo(right, bottom);
   context.lineTo(points[0][0], bottom);
   context.fillStyle = inks.tone("held");
   context.fill();
+}
+
+function stroke({ context, inks }, curve, strong) {
+  context.strokeStyle = inks.tone("curve");
+  context.lineWidth = strong ? 1.5 : 1;
+  context.setLineDash(DASHES[curve.name] ?? [2, 2]);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** Which line is which. */
+function drawNames(pen, track, row, scale) {
+  let x = scale.left + 6;
+  track.curves.forEach((curve, index) => {
+    pen.context.beginPath();
+    pen.context.moveTo(x, row.top + 8);
+    pen.context.lineTo(x + 20, row.top + 8);
+    stroke(pen, curve, index === 0);
+    pen.rimmed(curve.name, x + 25, row.top + 11.5, "left", "quiet");
+    x += 25 + pen.wide(curve.name) + 14;
+  });
 }
 
 function drawCapacity(pen, track, row, scale, y) {
@@ -85,24 +104,28 @@ function drawCapacity(pen, track, row, scale, y) {
   const label = `capacity ${units.size(track.capacity)}`;
   const at = y(track.capacity);
   const inside = at >= row.top;
-  if (inside) {
-    context.strokeStyle = inks.tone("capacity");
-    context.lineWidth = 1.5;
-    context.setLineDash([6, 3]);
-    context.beginPath();
-    context.moveTo(scale.left, at);
-    context.lineTo(scale.left + scale.width, at);
-    context.stroke();
-    context.setLineDash([]);
+  const right = scale.left + scale.width - 4;
+  if (!inside) {
+    pen.rimmed(`${label} is above`, right, row.top + 11.5, "right", "capacity");
+    return;
   }
-  pen.words(inside ? label : `${label} is above`, scale.left + scale.width - 4, inside ? at + 11 : row.top + 11, "right", "capacity");
+  context.strokeStyle = inks.tone("capacity");
+  context.lineWidth = 1.5;
+  context.setLineDash([6, 3]);
+  context.beginPath();
+  context.moveTo(scale.left, at);
+  context.lineTo(scale.left + scale.width, at);
+  context.stroke();
+  context.setLineDash([]);
+  pen.rimmed(label, right, at + 13, "right", "capacity");
 }
 
+/** A wedge whose tip is the peak, and the op at it. */
 function drawPeak(pen, track, row, scale, y) {
   const x = scale.x(track.peakSeconds);
   if (x < scale.left - 1 || x > scale.left + scale.width + 1) return;
   const { context, inks } = pen;
-  const at = y(track.peak);
+  const at = Math.max(y(track.peak), row.top + 8);
   context.fillStyle = inks.tone("capacity");
   context.beginPath();
   context.moveTo(x, at);
@@ -111,5 +134,6 @@ function drawPeak(pen, track, row, scale, y) {
   context.fill();
   const right = x > scale.left + scale.width / 2;
   const label = `peak ${units.size(track.peak)}${track.peakOp ? `: ${track.peakOp}` : ""}`;
-  pen.words(label, x + (right ? -7 : 7), Math.max(at - 1, row.top + 10), right ? "right" : "left");
+  const head = track.curves.length > 1 ? 24 : 11; // below the names of the lines
+  pen.rimmed(label, x + (right ? -8 : 8), at - 6 < row.top + head ? at + 15 : at - 6, right ? "right" : "left", "text");
 }

@@ -59,11 +59,14 @@ class Panel {
 
   /** Pixels that the titles of rows need. */
   margin() {
-    return Math.max(...this.rows.map((each) => each.title.length * CHARACTER + 14), 64);
+    const context = this.canvas.getContext("2d");
+    context.font = FONT;
+    return Math.max(...this.rows.map((each) => context.measureText(each.title).width + 14), 64);
   }
 
   scale() {
-    return new Scale(this.view.window.start, this.view.window.end, this.view.left, Math.max(this.view.width - this.view.left - 8, 10));
+    const { window: { start, end }, left, width } = this.view;
+    return new Scale(start, end, left, Math.max(width - left, 10));
   }
 
   // --- drawing ---
@@ -91,7 +94,7 @@ class Panel {
       const x = scale.x(moment);
       context.fillStyle = pen.inks.tone("grid");
       context.fillRect(Math.round(x), AXIS - 4, 1, this.height - AXIS);
-      const half = (label.length * CHARACTER) / 2;
+      const half = pen.wide(label) / 2;
       pen.words(label, Math.min(Math.max(x, scale.left + half), scale.left + scale.width - half), AXIS - 8, "center");
     });
     const end = scale.x(this.figure.seconds);
@@ -110,13 +113,7 @@ class Panel {
       pen.words("0 B", scale.left - 8, each.top + each.height, "right", "quiet");
     });
     const close = this.rows.find((each) => each.what === "layers");
-    if (close && this.tooClose(close, scale)) pen.words("zoom in to see layers", scale.left + 6, close.top + 11, "left", "quiet");
-  }
-
-  /** Whether most bands of a row would be narrower than a pixel. */
-  tooClose({ sets: [{ marks }] }, scale) {
-    const seen = marks.after(scale.end) - marks.after(scale.start);
-    return seen > scale.width / 3;
+    if (close && tooClose(close, scale)) pen.words("zoom in to see layers", scale.left + 6, close.top + 11, "left", "quiet");
   }
 
   /** The cursor, what is chosen, and the op that it waited for. */

@@ -5,7 +5,7 @@
 const HEIGHTS = { phases: 18, layers: 15, host: 14, lane: 22, stage: 14, exposed: 16, memory: 84 };
 const GAPS = { layers: 2, memory: 10 };
 const LOW = 0.6; // of the height of a lane: a copy, as in report/lanes.py
-const CHARACTER = 5.9; // pixels of a letter, as in report/marks.py
+const FAINT = 0.14; // what does not match
 const LABELLED = 26; // pixels: a narrower box has no label
 
 /** One row: `sets` are marks drawn one over the other, each {marks, told(index), label(index)}. */
@@ -65,12 +65,23 @@ function memoryRow(track) {
   return row("memory", track.title, [], { track: { ...track, ceiling: ceiling(track) } });
 }
 
+/** Whether most bands of a row would be too narrow to be told apart. */
+function tooClose({ sets: [{ marks }] }, scale) {
+  return marks.after(scale.end) - marks.after(scale.start) > scale.width / 4;
+}
+
 /** Gives each row its place below `top`; the height of all. */
 function placed(rows, top) {
   return rows.reduce((y, each) => {
     each.top = y + (each.what === "memory" ? GAPS.memory : 0);
     return each.top + each.height + (each.what === "memory" ? 0 : each.gap);
   }, top);
+}
+
+/** A name, its last two parts, its last part: a cut name would say the wrong thing. */
+function shortened(name) {
+  const parts = name.split(".");
+  return [name, parts.slice(-2).join("."), parts.at(-1)];
 }
 
 /** Draws on one canvas, and counts the rectangles. */
@@ -85,29 +96,43 @@ class Pen {
     this.context.fillText(text, x, y);
   }
 
+  /** Pixels of a text. */
+  wide(text) {
+    return this.context.measureText(text).width;
+  }
+
+  /** Words over curves, on a rim of paper. */
+  rimmed(text, x, y, align, tone) {
+    this.context.textAlign = align;
+    Object.assign(this.context, { strokeStyle: this.inks.tone("paper"), lineWidth: 3, lineJoin: "round" });
+    this.context.strokeText(text, x, y);
+    this.words(text, x, y, align, tone);
+  }
+
   row(each, scale, matching) {
     this.context.fillStyle = this.inks.tone("ground");
     this.context.fillRect(scale.left, each.top, scale.width, each.height);
     if (each.track) drawTrack(this, each.track, each, scale);
-    else each.sets.forEach((set) => this.set(each, set, scale, matching));
+    else if (!(each.what === "layers" && tooClose(each, scale))) each.sets.forEach((set) => this.set(each, set, scale, matching));
   }
 
   set(each, { marks, label }, scale, matching) {
     const labels = [];
-    boxes(marks, scale, this.inks.kinds.length, each.band ? () => true : matching, (kind, matches, x, width, alpha, index) => {
-      this.context.globalAlpha = matches ? alpha : 0.14 * alpha;
-      const [high, y] = this.box(each, kind);
+    boxes(marks, scale, this.inks.kinds.length, each.band ? () => true : matching, (kind, matches, x, width, share, index) => {
+      this.context.globalAlpha = matches ? 1 : FAINT;
+      const [high, y] = this.box(each, kind, share);
       if (each.band) this.band(kind, x, y, width, high, index);
       else this.filled(kind, x, y, width, high);
       if (matches && index >= 0 && width >= LABELLED) labels.push([kind, x, y + high / 2, width, label(index)]);
     });
     this.context.globalAlpha = 1;
-    labels.forEach((each_) => this.label(each.band, ...each_));
+    labels.forEach((found) => this.label(each.band, ...found));
   }
 
-  box(each, kind) {
+  /** Height and top of a box. */
+  box(each, kind, share) {
     const low = each.what === "lane" && this.inks.kinds[kind].name === "transfer";
-    const high = each.height * (low ? LOW : 1);
+    const high = each.height * (low ? LOW : 1) * (this.inks.open(kind) ? 1 : share);
     return [high, each.top + each.height - high];
   }
 
@@ -134,8 +159,7 @@ class Pen {
   }
 
   label(band, kind, x, middle, width, name) {
-    const room = (width - 6) / CHARACTER;
-    const text = [name, name.slice(name.lastIndexOf(".") + 1)].find((each) => each.length <= room);
+    const text = shortened(name).find((each) => this.wide(each) <= width - 6);
     if (!text) return;
     const { context, inks } = this;
     const [at, y] = [x + width / 2, middle + 3.5];

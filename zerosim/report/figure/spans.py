@@ -71,7 +71,7 @@ def _rows(timeline: Timeline, rank_class: RankClass, names: Sequence[Named], wor
     for op, span, demand, name in zip(step.ops, spans, demands[rank_class.name], names, strict=True):
         drawn = _is_drawn(op, span)
         texts = name.before, name.after, op.stream, op.phase, span.bottleneck
-        key = (texts, id(op.work), id(demand), drawn, bool(op.host_waits))
+        key = (texts, op.work, id(demand), drawn, bool(op.host_waits))
         if key not in met:
             met[key] = words.row(
                 _told(timeline, step, op, span, demand, name, words) if drawn else _issued(op, demand, name, words)

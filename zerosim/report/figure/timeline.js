@@ -31,7 +31,7 @@ class View {
   watch() {
     const again = () => { this.inks.refresh(); this.changed(); };
     this.sizes = new ResizeObserver(() => this.changed());
-    this.sizes.observe(this.element);
+    this.sizes.observe(this.area);
     this.themes = new MutationObserver(again);
     this.themes.observe(document.documentElement, { attributes: true, subtree: true, attributeFilter: ["data-theme"] });
     this.stop = new AbortController();
@@ -113,7 +113,7 @@ class View {
   frame() {
     cancelAnimationFrame(this.asked);
     this.asked = null;
-    this.width = this.element.clientWidth;
+    this.width = this.area.clientWidth;
     if (!this.width) return;
     this.left = Math.ceil(Math.min(Math.max(...this.panels.map((panel) => panel.margin()), 64), this.width / 3));
     const matching = this.matchings();
@@ -143,7 +143,7 @@ class View {
     const { start, end } = this.window;
     if ((end - start) * factor <= CLOSEST * this.seconds) return;
     this.zoom(Math.max(around - (around - start) * factor, 0), Math.min(around + (end - around) * factor, this.seconds));
-    this.say(`${units.seconds(this.window.start)} to ${units.seconds(this.window.end)}`);
+    this.say(span(this.window.start, this.window.end));
   }
 
   pan(seconds) {

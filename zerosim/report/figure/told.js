@@ -5,7 +5,7 @@ const AMOUNTS = { B: [units.size, units.rate], FLOP: [units.flop, units.flops] }
 /** One op: what, how long, how much, how fast, what limited it, what it waited for. */
 function toldOp(ranks, op) {
   const lines = [ranks.opName(op), what(ranks, op)];
-  lines.push(`${units.seconds(ranks.length[op])}, from ${units.seconds(ranks.start[op])} to ${units.seconds(ranks.end(op))}`);
+  lines.push(between(ranks.start[op], ranks.end(op)));
   lines.push(amount(ranks, op), limit(ranks, op), longer(ranks, op), ...waits(ranks, op));
   return lines.filter((line) => line);
 }
@@ -27,7 +27,7 @@ function limit(ranks, op) {
   const label = ranks.text(op, "limit");
   if (!label) return "";
   const busy = ranks.told(op, "busy") / ranks.length[op];
-  return `limited by ${label}${busy > 0 ? `: ${units.share(busy)} of it used` : ""}`;
+  return `limited by ${label}${busy > 0 ? `, ${units.share(busy)} of it used` : ""}`;
 }
 
 /** Where other work on the same resources made it longer. */
@@ -63,7 +63,10 @@ function toldHost(ranks, marks, index) {
   return [`${words[kind]} ${ranks.opName(op)}`, between(marks.start[index], marks.end[index])];
 }
 
-const between = (start, end) => `${units.seconds(end - start)}, from ${units.seconds(start)} to ${units.seconds(end)}`;
+function between(start, end) {
+  const wide = end - start;
+  return `${units.seconds(wide)}, from ${moment(start, wide)} to ${moment(end, wide)}`;
+}
 
 /** Any box that has a name of its own: a phase, a layer, a micro-batch, an exposed stretch. */
 const toldBand = (name, marks, index) => [name, between(marks.start[index], marks.end[index])];

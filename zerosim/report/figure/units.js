@@ -46,6 +46,14 @@ const units = {
   share: (value) => `${Math.abs(100 * value) >= 1000 ? (100 * value).toFixed(0) : general(100 * value, 3)} %`,
 };
 
+/** A moment, with as many digits as tell it from another that is `wide` seconds away. */
+function moment(value, wide) {
+  const digits = value > 0 && wide > 0 ? Math.ceil(Math.log10(value / wide)) + 2 : 0;
+  if (digits <= DIGITS) return units.seconds(value);
+  const [size, unit] = TIME.find(([each]) => value >= each) ?? TIME.at(-1);
+  return `${general(value / size, Math.min(digits, 12))} ${unit}`;
+}
+
 /** "1 op", "37 ops". */
 const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
