@@ -22,7 +22,7 @@ from zerosim.playground.player import Newest, Player, SupersededError
 from zerosim.playground.start import Start, begin, kept, start_of, state_of
 from zerosim.playground.state import Complaint, choices, complaints, read_state, scenario_of
 from zerosim.scenario import Scenario, from_mapping, load
-from zerosim.simulation import programs
+from zerosim.simulation import programs, simulate
 
 FIELDS = ("title", "nodes", "gpus", "model", "training", "strategy", "launch", "calibration")
 SMALL_ONE = yaml.safe_load(SMALL)
@@ -326,7 +326,7 @@ def test_what_nobody_waits_for_any_more_is_not_played(written: list[Scenario]) -
 def test_an_answer_is_that_of_the_scenario_played_alone() -> None:
     start = small()
     state: Mapping[str, Any] = {**start.state, "strategy": "zero3", "reduce_bucket": 1e6, "micro_batch": 3}
-    alone = player.simulate(scenario_of(start, state))
+    alone = simulate(scenario_of(start, state))
     played = Player(start).play(state)
     assert played.summary == alone.summary()
     assert played.simulation.spans == alone.spans

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from zerosim.errors import InputError, Problem, nearest
@@ -87,7 +88,8 @@ def choices(control: Control, start: Start) -> list[str]:
 
 def scenario_of(start: Start, state: State) -> Scenario:
     """The scenario; InputError where it is none, each problem with the name of its knob as source where it has one."""
-    return from_mapping(_own(start, state), changes=[*_changes(start, state)])
+    read = from_mapping(_own(start, state), changes=[*_changes(start, state)])
+    return replace(read, calibration=start.scenario.calibration)  # the same, and it knows its file
 
 
 def _own(start: Start, state: State) -> Mapping[str, Any]:
