@@ -27,9 +27,10 @@ NEEDED = ("starlette", "uvicorn")
 @click.option("--port", type=click.IntRange(0, HIGHEST), help=f"0 is any that is free; by default {USUAL} if it is.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 def play(scenario: str | None, changes: tuple[str, ...], port: int | None, no_open: bool) -> None:
-    """A page to turn the knobs of a scenario and watch its timeline, on this machine alone.
+    """Turn knobs on a local page and watch the timeline.
 
-    Without SCENARIO it starts with Llama-2-7B on two DGX A100, ZeRO-3. Ctrl-C ends it.
+    The page is for this machine alone. Without SCENARIO it starts with Llama-2-7B on two DGX A100, ZeRO-3. Ctrl-C ends
+    it.
     """
     if any(find_spec(name) is None for name in NEEDED):
         click.echo("zerosim play needs starlette and uvicorn: pip install 'zerosim[play]'", err=True)
