@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,8 @@ def unpacked(column: Any, count: int) -> Numbers:
 
 
 def seconds(drawn: dict[str, Any], column: Any, count: int) -> Numbers:
-    return unpacked(column, count) * (drawn["seconds"] / TICKS)
+    tick: float = drawn["seconds"] / TICKS
+    return unpacked(column, count) * tick
 
 
 def told(drawn: dict[str, Any], rank_class: int, op: int) -> dict[str, Any]:
@@ -219,3 +221,10 @@ def test_the_script_may_stand_in_a_strict_page() -> None:
     assert "</style" not in style()
     colours = {ink.colour for ink in INKS.values()}
     assert not any(colour in text + style() for colour in colours)  # the palette is handed over, not repeated
+
+
+def test_dark_is_the_same_by_preference_and_by_choice() -> None:
+    blocks = [set(re.findall(r"--zerosim-[\w-]+: [^;]+;", block)) for block in style().split("{")]
+    dark = [block for block in blocks if "--zerosim-paper: #16181c;" in block]
+    assert len(dark) == 2
+    assert dark[0] == dark[1]

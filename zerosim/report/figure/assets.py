@@ -18,6 +18,8 @@ PARTS = (
     "rows.js",
     "memory.js",
     "panel.js",
+    "filter.js",
+    "looking.js",
     "controls.js",
     "pointer.js",
     "keys.js",

@@ -3,7 +3,7 @@
 const HELP = [
   ["wheel (with Ctrl or without)", "zoom around the pointer; sideways: move"],
   ["drag", "move; with Shift: choose a stretch and zoom to it"],
-  ["double click", "zoom to an op"],
+  ["click, double click", "choose an op for the keys; zoom to it"],
   ["Left, Right", "move by a tenth"],
   ["+, −", "zoom in and out"],
   ["0, Home", "the whole step"],
@@ -65,7 +65,7 @@ class Controls {
     box.setAttribute("aria-label", "Find ops whose name contains");
     box.addEventListener("input", () => this.view.find(box.value));
     box.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.view.nextMatch(event.shiftKey ? -1 : 1);
+      if (event.key === "Enter") this.view.looking.nextMatch(event.shiftKey ? -1 : 1);
       if (event.key === "Escape") this.view.find("");
     });
     return box;
@@ -102,12 +102,18 @@ class Controls {
     const low = this.view.kinds[kind].name === "transfer" ? 5 : 0;
     pen.filled(kind, 0, low, 18, 12 - low);
     button.append(swatch, make("span", "", this.view.kinds[kind].word));
-    button.setAttribute("aria-pressed", String(this.view.chosen.has(kind)));
-    button.addEventListener("click", () => {
-      this.view.toggle(kind);
-      button.setAttribute("aria-pressed", String(this.view.chosen.has(kind)));
-    });
+    button.dataset.kind = kind;
+    button.addEventListener("click", () => this.view.toggle(kind));
     return button;
+  }
+
+  /** Which entries are chosen, and how many ops match. */
+  mark() {
+    const { filter } = this.view;
+    [...this.legend.children].forEach((button) => {
+      button.setAttribute("aria-pressed", String(filter.chosen.has(Number(button.dataset.kind))));
+    });
+    this.count.textContent = filter.count();
   }
 
   /** The whole step in a strip, drawn once; on every frame the window over it. */
@@ -155,4 +161,7 @@ class Controls {
 }
 
 /** "1.2 s to 1.4 s (200 ms)". */
-const span = (start, end) => `${moment(start, end - start)} to ${moment(end, end - start)} (${units.seconds(end - start)})`;
+function span(start, end) {
+  const wide = end - start;
+  return `${moment(start, wide)} to ${moment(end, wide)} (${units.seconds(wide)})`;
+}

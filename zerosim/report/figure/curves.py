@@ -19,20 +19,22 @@ SLICES = 3000
 TITLES = {"gpu": "GPU memory", "dram": "host memory", "nvme": "NVMe"}
 
 
-def tracks(timeline: Timeline, tiers: Mapping[str, TierMemory]) -> list[dict[str, Any]]:
-    """One track a tier that holds anything."""
-    return [_track(timeline, tier) for tier in tiers.values() if tier.peak > 0]
+def tracks(timeline: Timeline, tiers: Mapping[str, TierMemory], ranks: int) -> list[dict[str, Any]]:
+    """One track a tier that holds anything; of a tier outside the GPU, what so many ranks hold together."""
+    return [_track(timeline, tier, ranks) for tier in tiers.values() if tier.peak > 0]
 
 
-def _track(timeline: Timeline, tier: TierMemory) -> dict[str, Any]:
+def _track(timeline: Timeline, tier: TierMemory, ranks: int) -> dict[str, Any]:
     op = timeline.program(tier.rank_class).ops[tier.peak_op] if tier.peak_op is not None else None
     return {
         "tier": tier.tier,
         "title": TITLES.get(tier.tier, tier.tier),
+        "ranks": ranks,
         "capacity": tier.capacity,
         "peak": tier.peak,
         "peakSeconds": tier.peak_seconds,
         "peakOp": op.name if op else "",
+        "parts": [[name, size] for name, size in tier.parts.items() if size > 0],
         "curves": [_drawn(name, curve, timeline.makespan) for name, curve in _curves(tier)],
     }
 

@@ -1,8 +1,11 @@
 // What Python handed over, as rows of marks: a figure, its classes of ranks, and of a class its lanes.
 // A class is unpacked when it is first shown. Moments are seconds from here on.
 
-const ROW = ["before", "after", "kind", "lane", "phase", "amount", "unit", "limit", "busy", "alone", "host", "detail", "follows"]
-  .reduce((places, name, place) => ({ ...places, [name]: place }), {});
+/** Places in a row: the fields of words.Told in zerosim/report/figure. */
+const ROW = Object.fromEntries([
+  "before", "after", "kind", "lane", "phase", "amount", "unit", "limit", "busy", "alone", "host", "detail", "follows",
+].map((name, place) => [name, place]));
+const COLUMNS = ["length", "waited", "row", "number", "layer", "microBatch", "cause"];
 
 /** Boxes of one row in the order of their starts. `op`: the op of each, -1 where a box is of none. */
 class Marks {
@@ -68,7 +71,7 @@ class Ranks {
     this.ops = given.ops;
     this.issued = moments(given.issued, given.ops, figure.seconds);
     this.start = moments(given.start, given.ops, figure.seconds);
-    ["length", "waited", "row", "number", "layer", "microBatch", "cause"].forEach((name) => { this[name] = column(name); });
+    COLUMNS.forEach((name) => { this[name] = column(name); });
     this.memory = given.memory >= 0 ? figure.memory[given.memory] : [];
   }
 
@@ -96,18 +99,19 @@ class Ranks {
   /** Lanes in their order: [title, boxes, waits for other ranks]. */
   lanes() {
     const { rows, texts } = this.figure.given;
+    const { wait } = this.figure.number;
     const boxes = new Map(this.given.lanes.map((lane) => [lane, []]));
     const waits = new Map(this.given.lanes.map((lane) => [lane, []]));
     for (let op = 0; op < this.ops; op += 1) {
       const row = rows[this.row[op]];
       if (row[ROW.lane] < 0) continue;
       boxes.get(row[ROW.lane]).push([this.start[op], this.end(op), row[ROW.kind], op]);
-      if (this.waited[op] > 0) waits.get(row[ROW.lane]).push([this.ready(op), this.start[op], this.figure.number.wait, op]);
+      if (this.waited[op] > 0) waits.get(row[ROW.lane]).push([this.ready(op), this.start[op], wait, op]);
     }
     return this.given.lanes.map((lane) => [texts[lane], Marks.from(boxes.get(lane)), Marks.from(waits.get(lane))]);
   }
 
-  /** What the thread that issues did, as report/lanes.py tells it: [boxes of issuing, boxes of waiting or computing]. */
+  /** What the thread that issues did, as report/lanes.py tells it: [issuing, waiting or computing]. */
   host() {
     const awaited = new Map(this.given.awaited);
     const { issue, hold, host } = this.figure.number;
@@ -128,9 +132,9 @@ class Ranks {
   }
 
   exposed() {
-    const { count, start, length, kind } = this.given.exposed;
-    const [starts, lengths, kinds] = [moments(start, count, this.figure.seconds), unpacked(length, count), unpacked(kind, count)];
-    return Marks.from(Array.from(starts, (each, index) => [each, each + lengths[index], kinds[index], -1]));
+    const { count, kind } = this.given.exposed;
+    const kinds = unpacked(kind, count);
+    return Marks.from(this.stretches(this.given.exposed).map(([start, end], index) => [start, end, kinds[index], -1]));
   }
 
   /** Bands of shades in turn, each with its label: [marks, labels]. */
@@ -139,10 +143,16 @@ class Ranks {
   }
 
   layers() {
-    const { count, start, length, layer } = this.given.layers;
-    const [starts, lengths, layers] = [moments(start, count, this.figure.seconds), unpacked(length, count), unpacked(layer, count)];
-    const bands = Array.from(starts, (each, index) => [`layer ${layers[index]}`, each, each + lengths[index]]);
+    const { count, layer } = this.given.layers;
+    const layers = unpacked(layer, count);
+    const bands = this.stretches(this.given.layers).map((edges, index) => [`layer ${layers[index]}`, ...edges]);
     return banded(this.figure, bands, layers);
+  }
+
+  /** The columns of starts and lengths as [start, end]. */
+  stretches({ count, start, length }) {
+    const lengths = unpacked(length, count);
+    return Array.from(moments(start, count, this.figure.seconds), (each, index) => [each, each + lengths[index]]);
   }
 }
 

@@ -5,19 +5,19 @@ const PAN = 0.1; // of the window
 const KEYS = {
   ArrowLeft: (view) => view.pan(-PAN * (view.window.end - view.window.start)),
   ArrowRight: (view) => view.pan(PAN * (view.window.end - view.window.start)),
-  ArrowUp: (view, panel) => view.goLane(panel, -1),
-  ArrowDown: (view, panel) => view.goLane(panel, 1),
+  ArrowUp: (view, panel) => view.looking.goLane(panel, -1),
+  ArrowDown: (view, panel) => view.looking.goLane(panel, 1),
   "+": (view) => view.zoomBy(0.5),
   "=": (view) => view.zoomBy(0.5),
   "-": (view) => view.zoomBy(2),
   "−": (view) => view.zoomBy(2),
   0: (view) => view.fit(),
   Home: (view) => view.fit(),
-  k: (view, panel) => view.goOp(panel, 1),
-  j: (view, panel) => view.goOp(panel, -1),
-  c: (view) => view.goCause(),
-  Enter: (view) => { if (view.focus) view.zoomTo(view.focus); },
-  Escape: (view) => view.close(),
+  k: (view, panel) => view.looking.goOp(panel, 1),
+  j: (view, panel) => view.looking.goOp(panel, -1),
+  c: (view) => view.looking.goCause(),
+  Enter: (view) => { if (view.looking.focus) view.zoomTo(view.looking.focus); },
+  Escape: (view) => view.looking.close(),
   "?": (view) => view.controls.toggleHelp(),
 };
 
@@ -27,5 +27,5 @@ function listenKeys(view, panel) {
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     if (act(view, panel) !== false) event.preventDefault(); // false: nothing there, so the page may scroll
   });
-  panel.over.addEventListener("blur", () => view.hover(null));
+  panel.over.addEventListener("blur", () => view.looking.hover(null));
 }

@@ -102,4 +102,13 @@ function nearest(marks, moment, near) {
   return best;
 }
 
+/** How many boxes touch the time between two moments. */
+function touching(marks, from, to) {
+  let count = 0;
+  for (let index = marks.after(from); index < marks.count && marks.start[index] < to; index += 1) {
+    if (marks.end[index] > from) count += 1;
+  }
+  return count;
+}
+
 const lengthOf = (marks, index) => marks.end[index] - marks.start[index];

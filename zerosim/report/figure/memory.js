@@ -2,7 +2,7 @@
 // capacity as a line with its label. Where all stays far below the capacity, the scale follows the peak and says so.
 
 const FAR_BELOW = 0.3; // of the capacity
-const ROOM = 1.3; // of what is drawn: for the names of the lines
+const ROOM = { high: 1.3, flat: 2 }; // of what is drawn: for the words above it
 const DASHES = { allocated: [], "in use": [], busy: [4, 2], reserved: [1, 2] };
 
 /** The place of the first value above a limit. */
@@ -42,10 +42,18 @@ function outline(curve, scale) {
   return points;
 }
 
+/** Levels with a label beside the track: none, and a round one. */
+function levels(track) {
+  if (track.flat) return [];
+  const power = 10 ** Math.floor(Math.log10(0.8 * track.ceiling));
+  return [0, [5, 2, 1].map((factor) => factor * power).find((level) => level <= 0.8 * track.ceiling)];
+}
+
 /** The level at the top of a track. */
-function ceiling(track) {
+function ceiling(track, flat) {
   const most = Math.max(track.peak, ...track.curves.map((curve) => curve.bytes.reduce((a, b) => Math.max(a, b), 0)));
-  return ROOM * (track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most);
+  const seen = track.capacity && most > FAR_BELOW * track.capacity ? Math.max(most, track.capacity) : most;
+  return ROOM[flat ? "flat" : "high"] * seen;
 }
 
 function drawTrack(pen, track, row, scale) {

@@ -44,7 +44,8 @@ class Panel {
     this.over.tabIndex = 0;
     this.over.setAttribute("role", "application");
     this.over.setAttribute("aria-roledescription", "timeline");
-    this.over.setAttribute("aria-label", `Timeline of ${this.figure.title}. Arrow keys move, j and k go from op to op, question mark for all keys.`);
+    const keys = "Arrow keys move, j and k go from op to op, question mark for all keys.";
+    this.over.setAttribute("aria-label", `Timeline of ${this.figure.title}. ${keys}`);
   }
 
   /** Shows another class of ranks; the slowest where there is none of that name. */
@@ -53,8 +54,12 @@ class Panel {
     this.choice.value = this.ranks.name;
     this.rows = rowsOf(this.figure, this.ranks);
     this.height = placed(this.rows, AXIS) + 4;
-    const label = this.figure.ranks.find((each) => each.name === this.ranks.name).label;
-    this.about.textContent = `${units.seconds(this.figure.seconds)}, ${counted(this.ranks.ops, "op")}${this.figure.ranks.length > 1 ? "" : `, ${label}`}`;
+    const { seconds, ranks } = this.figure;
+    const facts = [units.seconds(seconds), counted(this.ranks.ops, "op"), ranks.length > 1 ? "" : ranks[0].label];
+    const first = this.view.panels[0] ?? this; // none is there while this one is made first
+    const ratio = first === this ? NaN : seconds / first.figure.seconds;
+    if (Number.isFinite(ratio)) facts.push(`${general(ratio)} times the first`);
+    this.about.textContent = facts.filter((each) => each).join(", ");
   }
 
   /** Pixels that the titles of rows need. */
@@ -97,11 +102,6 @@ class Panel {
       const half = pen.wide(label) / 2;
       pen.words(label, Math.min(Math.max(x, scale.left + half), scale.left + scale.width - half), AXIS - 8, "center");
     });
-    const end = scale.x(this.figure.seconds);
-    if (end < scale.left + scale.width - 1) { // shorter than the longest: what comes after its end is nothing
-      context.fillStyle = pen.inks.tone("after");
-      context.fillRect(Math.max(end, scale.left), AXIS - 4, scale.left + scale.width - Math.max(end, scale.left), this.height - AXIS);
-    }
   }
 
   titles(pen, scale) {
@@ -109,22 +109,24 @@ class Panel {
       const memory = each.what === "memory";
       pen.words(each.title, scale.left - 8, each.top + (memory ? 12 : each.height / 2 + 3.5), "right");
       if (!memory) return;
-      pen.words(units.size(each.track.ceiling), scale.left - 8, each.top + 26, "right", "quiet");
-      pen.words("0 B", scale.left - 8, each.top + each.height, "right", "quiet");
+      levels(each.track).forEach((level) => {
+        const y = each.top + each.height * (1 - level / each.track.ceiling);
+        pen.words(units.size(level), scale.left - 8, level ? y + 3.5 : y, "right", "quiet");
+      });
     });
-    const close = this.rows.find((each) => each.what === "layers");
-    if (close && tooClose(close, scale)) pen.words("zoom in to see layers", scale.left + 6, close.top + 11, "left", "quiet");
+    const close = this.rows.find((each) => each.what === "layers" && tooClose(each, scale));
+    if (close) pen.words("zoom in to see layers", scale.left + 6, close.top + 11, "left", "quiet");
   }
 
   /** The cursor, what is chosen, and the op that it waited for. */
   drawOver() {
     const context = sized(this.over, this.view.width, this.height);
     const [scale, inks] = [this.scale(), this.view.inks];
-    const { cursor, selection, focus } = this.view;
+    const { selection, looking: { cursor, hovered, focus } } = this.view;
     context.font = FONT;
     if (selection) this.drawSelection(context, scale, selection);
     if (cursor !== null && cursor >= scale.start && cursor <= scale.end) this.drawCursor(context, scale, cursor);
-    [this.view.hovered, focus].forEach((spot) => {
+    [hovered, focus].forEach((spot) => {
       if (spot?.panel === this && spot.index >= 0) this.drawSpot(context, scale, inks, spot, spot === focus);
     });
   }
@@ -166,14 +168,15 @@ class Panel {
     const lane = this.figure.given.texts[this.ranks.told(cause, "lane")];
     const other = this.rows.find((known) => known.what === "lane" && known.title === lane);
     if (!other) return;
-    const [from, to] = [cut(scale.x(this.ranks.end(cause))), cut(scale.x(this.ranks.ready(op)))];
+    const [begun, from] = [cut(scale.x(this.ranks.start[cause])), cut(scale.x(this.ranks.end(cause)))];
+    const to = cut(scale.x(this.ranks.ready(op)));
     context.beginPath();
     context.moveTo(from, other.top + other.height / 2);
     context.lineTo(to, each.top + each.height / 2);
     context.setLineDash([4, 3]);
     context.stroke();
     context.setLineDash([]);
-    context.strokeRect(cut(scale.x(this.ranks.start[cause])), other.top, Math.max(from - cut(scale.x(this.ranks.start[cause])), 2), other.height);
+    context.strokeRect(begun, other.top, Math.max(from - begun, 2), other.height);
   }
 
   // --- what is where ---
@@ -188,10 +191,16 @@ class Panel {
     for (const near of [0.5 / scale.perSecond, HIT / scale.perSecond]) {
       for (const set of [...found.sets].reverse()) {
         const index = nearest(set.marks, moment, near);
-        if (index >= 0) return { ...spot, set, index };
+        if (index >= 0) return { ...spot, set, index, others: this.others(set.marks, index, moment, scale) };
       }
     }
     return spot;
+  }
+
+  /** How many boxes are too near to be hit, where the one that is hit is narrow itself. */
+  others(marks, index, moment, scale) {
+    if (lengthOf(marks, index) * scale.perSecond >= FINEST) return 0;
+    return touching(marks, moment - 0.5 / scale.perSecond, moment + 0.5 / scale.perSecond) - 1;
   }
 
   /** The lines that are told of a spot; none where there is nothing to tell. */
@@ -201,7 +210,7 @@ class Panel {
       const inside = spot.moment >= 0 && spot.moment <= this.figure.seconds;
       return inside ? toldMemory(spot.row.track, spot.moment) : [];
     }
-    return spot.index >= 0 ? spot.set.told(spot.index) : [];
+    return spot.index >= 0 ? [...spot.set.told(spot.index), ...toldOthers(spot.others)] : [];
   }
 
   /** The first lane that can be gone through by keys, or the next one in a direction. */

@@ -29,7 +29,8 @@ Tiers = Mapping[str, TierMemory]
 def figure(
     timeline: Timeline, title: str = "", *, tiers: Tiers | None = None, ranks_per_node: int = 1, most: int = MOST
 ) -> dict[str, Any]:
-    """Everything that is drawn. `tiers`: the view of its memory, where it is known already; `most`: ops, at most."""
+    """Everything that is drawn. `tiers`: the view of its memory, with as many ranks a node, where it is known already;
+    `most`: ops in it, at most."""
     words, seconds = Words(), timeline.makespan
     shown = list(_shown(timeline, most))
     held = _memory(timeline, shown, tiers, ranks_per_node)
@@ -41,7 +42,7 @@ def figure(
         "classes": classes,
         "untold": _untold(timeline, shown),
         "stages": [_stage(lane) for lane in _stages(timeline)],
-        "memory": [tracks(timeline, each) for each in held.values()],
+        "memory": [tracks(timeline, each, ranks_per_node) for each in held.values()],
         "texts": list(words.texts),
         "rows": [list(row) for row in words.rows],
     }

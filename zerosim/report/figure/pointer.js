@@ -25,19 +25,19 @@ function listen(view, panel) {
     if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [x, y]);
     if (drag && fingers.size === 2) pinch(view, panel, drag, fingers);
     else if (drag) moved(view, panel, drag, x, y);
-    else view.hover(panel.at(x, y), event.clientX, event.clientY);
+    else view.looking.hover(panel.at(x, y), event.clientX, event.clientY);
   });
   const up = (event) => {
     fingers.delete(event.pointerId);
     if (!drag) return;
     const [x, y] = place(event);
     if (view.selection) view.zoomToSelection();
-    else if (!drag.moved && event.type === "pointerup") view.pick(panel.at(x, y));
+    else if (!drag.moved && event.type === "pointerup") view.looking.pick(panel.at(x, y));
     drag = null;
   };
   panel.over.addEventListener("pointerup", up);
   panel.over.addEventListener("pointercancel", up);
-  panel.over.addEventListener("pointerleave", () => { if (!drag) view.hover(null); });
+  panel.over.addEventListener("pointerleave", () => { if (!drag) view.looking.hover(null); });
   panel.over.addEventListener("dblclick", (event) => view.zoomTo(panel.at(...place(event))));
 }
 
@@ -93,7 +93,11 @@ function listenStrip(view, controls) {
     const half = (view.window.end - view.window.start) / 2;
     view.zoom(moment - half, moment + half, true);
   };
-  strip.addEventListener("pointerdown", (event) => { held = true; strip.setPointerCapture(event.pointerId); go(event); });
+  strip.addEventListener("pointerdown", (event) => {
+    held = true;
+    strip.setPointerCapture(event.pointerId);
+    go(event);
+  });
   strip.addEventListener("pointermove", (event) => { if (held) go(event); });
   strip.addEventListener("pointerup", () => { held = false; });
   strip.addEventListener("pointercancel", () => { held = false; });

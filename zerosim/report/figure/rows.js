@@ -2,7 +2,7 @@
 // exposed, memory. A row knows its marks, what is told of each of them, and how it is drawn; pixels of the x axis are
 // the scale's.
 
-const HEIGHTS = { phases: 18, layers: 15, host: 14, lane: 22, stage: 14, exposed: 16, memory: 84 };
+const HEIGHTS = { phases: 18, layers: 15, host: 14, lane: 22, stage: 14, exposed: 16, memory: 84, flat: 40 };
 const GAPS = { layers: 2, memory: 10 };
 const LOW = 0.6; // of the height of a lane: a copy, as in report/lanes.py
 const FAINT = 0.14; // what does not match
@@ -61,8 +61,11 @@ function exposedRow(figure, marks) {
   return row("exposed", "exposed", [set], { legend: true });
 }
 
+/** A tier that holds the same all along needs little room. */
 function memoryRow(track) {
-  return row("memory", track.title, [], { track: { ...track, ceiling: ceiling(track) } });
+  const flat = track.curves.every((curve) => curve.bytes.length === 1);
+  const height = HEIGHTS[flat ? "flat" : "memory"];
+  return row("memory", track.title, [], { track: { ...track, flat, ceiling: ceiling(track, flat) }, height });
 }
 
 /** Whether most bands of a row would be too narrow to be told apart. */
@@ -111,14 +114,17 @@ class Pen {
 
   row(each, scale, matching) {
     this.context.fillStyle = this.inks.tone("ground");
-    this.context.fillRect(scale.left, each.top, scale.width, each.height);
+    const right = Math.min(scale.left + scale.width, scale.x(this.seconds)); // after its end there is nothing
+    this.context.fillRect(scale.left, each.top, Math.max(right - scale.left, 0), each.height);
+    if (each.what === "layers" && tooClose(each, scale)) return;
     if (each.track) drawTrack(this, each.track, each, scale);
-    else if (!(each.what === "layers" && tooClose(each, scale))) each.sets.forEach((set) => this.set(each, set, scale, matching));
+    else each.sets.forEach((set) => this.set(each, set, scale, matching));
   }
 
   set(each, { marks, label }, scale, matching) {
     const labels = [];
-    boxes(marks, scale, this.inks.kinds.length, each.band ? () => true : matching, (kind, matches, x, width, share, index) => {
+    const asked = each.band ? () => true : matching;
+    boxes(marks, scale, this.inks.kinds.length, asked, (kind, matches, x, width, share, index) => {
       this.context.globalAlpha = matches ? 1 : FAINT;
       const [high, y] = this.box(each, kind, share);
       if (each.band) this.band(kind, x, y, width, high, index);
@@ -141,6 +147,7 @@ class Pen {
     this.drawn += 1;
     if (inks.open(kind)) {
       context.strokeStyle = inks.tone("wait");
+      context.lineWidth = 1;
       context.setLineDash([3, 2]);
       if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
       else context.strokeRect(x, y + high / 2, width, 0);

@@ -2,6 +2,9 @@
 
 const AMOUNTS = { B: [units.size, units.rate], FLOP: [units.flop, units.flops] };
 
+/** How many more boxes are in the pixel of the one that is told of. */
+const toldOthers = (others) => (others > 0 ? [`and ${others} more in this pixel: zoom in`] : []);
+
 /** One op: what, how long, how much, how fast, what limited it, what it waited for. */
 function toldOp(ranks, op) {
   const lines = [ranks.opName(op), what(ranks, op)];
@@ -59,8 +62,8 @@ function toldWait(ranks, op) {
 /** The thread that issues. */
 function toldHost(ranks, marks, index) {
   const [op, kind] = [marks.op[index], ranks.figure.kinds[marks.kind[index]].name];
-  const words = { issue: "the host issues", hold: "the host waits before it issues", host: "the host computes before it issues" };
-  return [`${words[kind]} ${ranks.opName(op)}`, between(marks.start[index], marks.end[index])];
+  const word = { issue: "issues", hold: "waits before it issues", host: "computes before it issues" }[kind];
+  return [`the host ${word} ${ranks.opName(op)}`, between(marks.start[index], marks.end[index])];
 }
 
 function between(start, end) {
@@ -77,5 +80,7 @@ function toldMemory(track, moment) {
   const capacity = track.capacity ? ` of ${units.size(track.capacity)}` : "";
   const peak = `peak ${units.size(track.peak)}${capacity} at ${units.seconds(track.peakSeconds)}`;
   const cause = track.peakOp ? `, when the host issued ${track.peakOp}` : ", held from the start";
-  return [`${track.title} at ${units.seconds(moment)}`, levels.join(", "), peak + cause];
+  const parts = track.parts.map(([name, bytes]) => `${name} ${units.size(bytes)}`).join(", ");
+  const whose = track.tier === "gpu" ? "" : ` of ${counted(track.ranks, "rank")}`;
+  return [`${track.title}${whose} at ${units.seconds(moment)}`, levels.join(", "), peak + cause, `held then: ${parts}`];
 }
