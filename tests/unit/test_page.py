@@ -162,7 +162,7 @@ def test_a_page_is_one_document_with_landmarks() -> None:
     assert titles[:4] == ["The step", "Findings", "Timeline", "Where the time goes"]
     assert titles[-3:] == ["The scenario", "Assumptions", "How to make it again"]
     assert "made again by zerosim run small.yaml" in read.text
-    assert "with zerosim 1.2.3" in read.text
+    assert "Version of zerosim: 1.2.3" in read.text
 
 
 def test_only_its_own_style_and_script_may_do_anything() -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosim.report.palette import INKS, Hatch, Ink
-from zerosim.report.svg import BARE, HATCHES, ISSUING, WORKING_ON
+from zerosim.report.palette import HATCHES, INKS, Hatch, Ink
+from zerosim.report.svg import ISSUING, UNCOVERED, WORKING_ON
 
 OTHERS: Mapping[str, Ink] = {
     "issue": Ink(ISSUING["issue"], ""),
-    "wait": Ink(BARE["wait"], ""),  # an open box
+    "wait": Ink(UNCOVERED["wait"], ""),  # an open box
     "hold": Ink("the host waits", ""),  # an open box too
-    "exposed": Ink(BARE["exposed"], ""),
-    "copying": Ink(BARE["copying"], "#999999", "dotted"),
-    "computing": Ink(BARE["computing"], "#666666", "grid", dark=True),
+    "exposed": Ink(UNCOVERED["exposed"], ""),
+    "copying": Ink(UNCOVERED["copying"], "#999999", "dotted"),
+    "computing": Ink(UNCOVERED["computing"], "#666666", "grid", dark=True),
     "odd": Ink(WORKING_ON["odd"], ""),
     "even": Ink(WORKING_ON["even"], ""),
 }

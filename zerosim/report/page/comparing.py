@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zerosim.report import comparison, sentences
-from zerosim.report.page.drawing import Row, folded, table
+from zerosim.report.page.drawing import Row, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.page.sections import MOST, NUMBER, SIGNS, Section, findings, memory_bar, time_bar
+from zerosim.report.page.sections import (
+    NUMBER,
+    SIGNS,
+    Section,
+    findings,
+    long,
+    memory_bar,
+    stall_kind,
+    time_bar,
+    time_legend,
+)
 from zerosim.report.page.settings import differing
 from zerosim.report.page.shown import Shown
 from zerosim.report.parts import cause_name, memory_parts
@@ -92,6 +102,7 @@ def _times(shown: Sequence[Shown]) -> Iterator[Markup]:
         step = show_seconds(each.summary.step_seconds)
         yield element("p", element("strong", letter), f"  {each.summary.scenario}, {step}", class_="label")
         yield time_bar(each.summary, longest)
+    yield time_legend(shown[0].summary)
 
 
 def _stalls(summaries: Sequence[Summary]) -> Iterator[Markup]:
@@ -107,12 +118,13 @@ def _stalls(summaries: Sequence[Summary]) -> Iterator[Markup]:
     columns = [Column("cause"), Column("phase"), Column("limited by"), *(Column(name, NUMBER) for name in names)]
     ordered = sorted(found.items(), key=lambda item: (-max(item[1].values()), item[0]))
     rows = [
-        Row((cause_name(cause), phase, label, *(_seconds(seconds.get(i), each) for i, each in enumerate(summaries))))
+        Row(
+            (cause_name(cause), phase, label, *(_seconds(seconds.get(i), each) for i, each in enumerate(summaries))),
+            stall_kind(cause),
+        )
         for (cause, phase, label), seconds in ordered
     ]
-    yield table(columns, rows[:MOST])
-    if rows[MOST:]:
-        yield folded(f"{len(rows) - MOST} more waits", table(columns, rows[MOST:]))
+    yield from long(columns, rows, "waits")
 
 
 def _seconds(seconds: float | None, summary: Summary) -> str:
@@ -135,9 +147,15 @@ def _memory(shown: Sequence[Shown]) -> Iterator[Markup]:
 
 def _parts(shown: Sequence[Shown], tier: str) -> Markup:
     uses = [each.summary.memory.get(tier) for each in shown]
-    known = [None if use is None else {part.word: part.amount for part in memory_parts(use)} for use in uses]
-    words = dict.fromkeys(word for parts in known if parts for word, size in parts.items() if size)
-    rows = [Row((word, *(ABSENT if parts is None else show_size(parts[word]) for parts in known))) for word in words]
+    known = [None if use is None else {part.word: part for part in memory_parts(use)} for use in uses]
+    held = {word: part.letter for parts in known if parts for word, part in parts.items() if part.amount}
+    rows = [
+        Row((
+            joined([swatch(word, letter), word]),
+            *(ABSENT if parts is None else show_size(parts[word].amount) for parts in known),
+        ))
+        for word, letter in held.items()
+    ]  # fmt: skip
     rows.append(Row(("peak", *(ABSENT if use is None else show_size(use.peak_bytes) for use in uses))))
     rows.append(Row(("capacity", *(ABSENT if use is None else show_size(use.capacity_bytes) for use in uses))))
     return table([Column("held at the peak"), *(Column(letter, NUMBER) for letter in letters(shown))], rows)

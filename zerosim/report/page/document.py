@@ -56,7 +56,8 @@ def _of_several(answers: Sequence[Shown]) -> list[Section]:
         name = comparing.anchor(letter)
         own = [headline(answer.summary), *told(answer.summary), *_origins(answer)]
         body = joined(shown(own, TOP + 1, f"{name}-"))
-        parts.append(Section(name, f"{letter}  {answer.summary.scenario}", folded("Everything about it", body)))
+        title = f"{letter}  {answer.summary.scenario}"
+        parts.append(Section(name, title, folded("Everything about it", body), f"All of {letter}"))
     return parts
 
 
@@ -104,7 +105,7 @@ def _hash(content: str) -> str:
 
 
 def _contents(parts: Sequence[Section]) -> Markup:
-    links = (element("li", element("a", part.title, href=f"#{part.name}")) for part in parts)
+    links = (element("li", element("a", part.short or part.title, href=f"#{part.name}")) for part in parts)
     return element("nav", element("ul", *links), aria_label="Contents")
 
 
@@ -141,7 +142,7 @@ def _more(said: Sequence[Said]) -> Iterator[Section]:
 
 def _again(origin: Origin) -> Iterator[Section]:
     lines = [element("p", "This page is made again by"), element("pre", origin.command)] if origin.command else []
-    lines += [element("p", f"with zerosim {origin.version}.")] if origin.version else []
+    lines += [element("p", f"Version of zerosim: {origin.version}")] if origin.version else []
     if lines:
         yield Section("again", "How to make it again", joined(lines))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zerosim.report.page.markup import Markup, element
-from zerosim.report.palette import HATCHES, MEMORY_INKS, TIME_INKS, Ink
+from zerosim.report.palette import HATCHES, HELD, SPENT, Ink
 from zerosim.report.tables import Column
 from zerosim.report.words import share
 
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 def inks() -> Markup:
     """The patterns that all bars of a page are filled with; they stand once in it."""
-    known: Mapping[str, Ink] = {**TIME_INKS, **MEMORY_INKS}
+    known: Mapping[str, Ink] = {**SPENT, **HELD}
     patterns = (_pattern(name, ink) for name, ink in known.items())
     return element("svg", element("defs", *patterns), class_="inks", width="0", height="0", aria_hidden="true")
 
@@ -56,7 +56,8 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
         drawn += _drawn(piece, start, wide, height) if wide > 0 else ()
     if limit is not None and 0 < limit < whole:
         x = percent(limit / whole)
-        drawn.append(element("line", class_="limit", x1=x, x2=x, y1="0", y2=str(height)))
+        ends = {"x1": x, "x2": x, "y1": "0", "y2": str(height)}
+        drawn += [element("line", class_="limit-edge", **ends), element("line", class_="limit", **ends)]
     told = element("title", label)
     return element("svg", told, *drawn, class_="bar", width="100%", height=str(height), role="img", aria_label=label)
 
@@ -64,11 +65,13 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
 def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Markup]:
     title = element("title", f"{piece.word}: {piece.said}")
     place = {"x": percent(start), "width": percent(wide), "height": str(height)}
-    known = {**TIME_INKS, **MEMORY_INKS}.get(piece.ink)
+    known = {**SPENT, **HELD}.get(piece.ink)
     if known is None:  # a shade, which words tell apart
         yield element("g", title, element("rect", class_=f"shade {piece.ink}", **place))
     else:
-        yield element("g", title, element("rect", class_="part", fill=f"url(#{PREFIX}{piece.ink})", **place))
+        yield element(
+            "g", title, element("rect", class_=f"part {piece.ink}", fill=f"url(#{PREFIX}{piece.ink})", **place)
+        )
     letters = piece.letter if wide >= LETTERED else ""
     letters = f"{piece.word} {piece.said}" if not piece.letter and wide >= WORDY else letters
     if letters and height >= TALL:
@@ -79,8 +82,8 @@ def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Mar
 
 def swatch(ink: str, letter: str) -> Markup:
     """What a part looks like in its bar, for the row that tells about it."""
-    box = element("rect", class_="part", width="22", height="16", fill=f"url(#{PREFIX}{ink})")
-    dark = {**TIME_INKS, **MEMORY_INKS}[ink].dark
+    box = element("rect", class_=f"part {ink}", width="22", height="16", fill=f"url(#{PREFIX}{ink})")
+    dark = {**SPENT, **HELD}[ink].dark
     name = element("text", letter, class_="on-dark" if dark else "on-light", x="11", y="12", text_anchor="middle")
     return element("svg", box, name, class_="swatch", width="22", height="16", aria_hidden="true")
 

@@ -14,7 +14,7 @@ from zerosim.report import sentences
 from zerosim.report.calibration import measured
 from zerosim.report.page.drawing import Piece, Row, bar, folded, inks, listed, meter, swatch, table
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.palette import INKS
+from zerosim.report.palette import INKS, SPENT
 from zerosim.report.parts import OWN_CAUSES, cause_name, memory_parts, sharer_name, time_parts
 from zerosim.report.running import running
 from zerosim.report.tables import Align, Column
@@ -41,6 +41,7 @@ class Section(NamedTuple):
     name: str
     title: str
     body: Markup
+    short: str = ""  # for the contents of a page, where the title is long
 
 
 def sections(summary: Summary, level: int = TOP) -> str:
@@ -102,8 +103,7 @@ def numbers(summary: Summary) -> Markup:
 def time(summary: Summary) -> Section:
     """The parts of the step, its phases, and how much of the communication is hidden."""
     step = summary.step_seconds
-    fields = ("compute", "exposed_communication", "exposed_transfer", "host_compute", "idle")
-    parts = list(zip(fields, time_parts(summary), strict=True))
+    parts = list(zip(SPENT, time_parts(summary), strict=True))
     rows = [
         Row(
             (joined([swatch(ink, part.letter), f" {part.word}"]), show_seconds(part.amount), share(part.amount, step)),
@@ -120,13 +120,18 @@ def time(summary: Summary) -> Section:
 def time_bar(summary: Summary, whole: float) -> Markup:
     """The step as a part of `whole` seconds."""
     step = summary.step_seconds
-    fields = ("compute", "exposed_communication", "exposed_transfer", "host_compute", "idle")
     pieces = [
         Piece(ink, part.letter, part.word, part.amount, f"{show_seconds(part.amount)}, {share(part.amount, step)}")
-        for ink, part in zip(fields, time_parts(summary), strict=True)
+        for ink, part in zip(SPENT, time_parts(summary), strict=True)
     ]
     told = ", ".join(f"{part.word} {share(part.amount, step)}" for part in pieces if part.amount)
     return bar(pieces, whole, f"Where the time goes: {told}")
+
+
+def time_legend(summary: Summary) -> Markup:
+    """What the parts of such bars are."""
+    parts = zip(SPENT, time_parts(summary), strict=True)
+    return element("ul", *(element("li", swatch(ink, part.letter), part.word) for ink, part in parts), class_="legend")
 
 
 def _communication(summary: Summary) -> Iterator[Markup]:
@@ -159,7 +164,7 @@ def stalls(summary: Summary) -> Section:
         Column("share of the step"),
     )  # fmt: skip
     rows = [_stall(stall, summary) for stall in summary.stalls]
-    body = [*_long(columns, rows, "waits"), *_waits(summary), *_classes(summary)]
+    body = [*long(columns, rows, "waits"), *_waits(summary), *_classes(summary)]
     return Section("stalls", "Why the GPU waits", joined(body))
 
 
@@ -169,10 +174,15 @@ def _stall(stall: Stall, summary: Summary) -> Row:
         cause_name(stall.cause), stall.phase, label, used.removesuffix(" busy"), show_seconds(stall.seconds),
         meter(stall.seconds / (summary.step_seconds or 1.0)),
     )  # fmt: skip
-    return Row(cells, "" if stall.cause in OWN_CAUSES else _kind(stall.cause))
+    return Row(cells, stall_kind(stall.cause))
 
 
-def _kind(cause: str) -> str:
+def stall_kind(cause: str) -> str:
+    """What the timeline shows for a cause of waiting; nothing where no op of its own is behind it."""
+    return "" if cause in OWN_CAUSES else kind_of(cause)
+
+
+def kind_of(cause: str) -> str:
     """What ops of a cause of waiting are called among the kinds that the timeline draws."""
     if cause == "host_compute":
         return "host"
@@ -192,7 +202,7 @@ def _waits(summary: Summary) -> Iterator[Markup]:
         seconds = show_seconds(wait.seconds), show_seconds(wait.exposed_seconds)
         rows.append(Row((wait.waiting, whom, label, str(wait.collectives), *seconds)))
     yield element("p", "Ranks that are not equally fast wait for each other, in hidden communication too:")
-    yield from _long(columns, rows, "waits for other ranks")
+    yield from long(columns, rows, "waits for other ranks")
 
 
 def _classes(summary: Summary) -> Iterator[Markup]:
@@ -209,7 +219,8 @@ def _classes(summary: Summary) -> Iterator[Markup]:
         ))
         for known in summary.classes
     ]  # fmt: skip
-    yield from _long(columns, rows, "kinds of ranks")
+    yield element("p", "Ranks that no measurement could tell apart are of one kind:")
+    yield from long(columns, rows, "kinds of ranks")
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
@@ -296,7 +307,7 @@ def resources(summary: Summary) -> Section:
         for use in summary.resources.values()
     ]
     intro = "Busy: the time that its work alone would take, as a share of the step; sums over all that share it."
-    body = [element("p", intro), *_long(columns, rows, "resources")] if rows else []
+    body = [element("p", intro), *long(columns, rows, "resources")] if rows else []
     return Section("resources", "How busy the machine is", joined(body))
 
 
@@ -309,7 +320,7 @@ def collectives(summary: Summary) -> Section:
     """What one rank sends in a step, by kind."""
     columns = (Column("collective"), Column("count", NUMBER), Column("bytes", NUMBER))
     rows = [
-        Row((cause_name(kind), str(volume.count), show_size(volume.bytes)), _kind(kind))
+        Row((cause_name(kind), str(volume.count), show_size(volume.bytes)), kind_of(kind))
         for kind, volume in summary.collectives.items()
     ]
     intro = "Of one rank in one step; bytes are the whole buffer, as in nccl-tests."
@@ -331,7 +342,7 @@ def sharing(summary: Summary) -> Section:
         for loss in summary.contention
     ]  # fmt: skip
     intro = "Seconds summed over ops, also where they are hidden: they are no part of the step."
-    body = [element("p", intro), *_long(columns, rows, "losses")] if rows else []
+    body = [element("p", intro), *long(columns, rows, "losses")] if rows else []
     return Section("sharing", "Lost by sharing", joined(body))
 
 
@@ -352,7 +363,7 @@ def stages(summary: Summary) -> Section:
         for stage in known.by_stage
     ]  # fmt: skip
     said = element("p", ", ".join(sentences.pipeline(summary)), ".")
-    return Section("pipeline", "Pipeline", joined([said, *_long(columns, rows, "stages")]))
+    return Section("pipeline", "Pipeline", joined([said, *long(columns, rows, "stages")]))
 
 
 def bill(summary: Summary) -> Section:
@@ -400,8 +411,8 @@ def assumptions(summary: Summary) -> Section:
     return Section("assumptions", "Assumptions", listed(lines) if lines else Markup())
 
 
-def _long(columns: Sequence[Column], rows: Sequence[Row], what: str) -> Iterator[Markup]:
-    """The first rows, and the others when asked for."""
+def long(columns: Sequence[Column], rows: Sequence[Row], what: str) -> Iterator[Markup]:
+    """The first rows, and the others when asked for: several, or there is no need to fold them."""
     if not rows:
         return
     most = MOST if len(rows) > MOST + 2 else len(rows)

@@ -26,8 +26,10 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The paths, but for the title, at which not all have the same, and what each has there."""
+    """The paths, but for the title, at which not all have the same, and what each has there: first those that all
+    have."""
     known = [dict(flat(each)) for each in settings]
     paths = dict.fromkeys(path for each in known for path in each if path != TITLE)
     rows = [(path, [each.get(path, ABSENT) for each in known]) for path in paths]
-    return [(path, values) for path, values in rows if len(set(values)) > 1]
+    unlike = [(path, values) for path, values in rows if len(set(values)) > 1]
+    return sorted(unlike, key=lambda row: ABSENT in row[1])
