@@ -21,7 +21,7 @@ from zerosim.playground.serving import server
 from zerosim.playground.start import begin
 from zerosim.scenario import from_mapping, load
 from zerosim.simulation import simulate
-from zerosim.units import show_seconds
+from zerosim.units import show_count, show_seconds
 from zerosim.views import Summary
 
 EVIL = "<script>window.broken=1</script> & \"quoted\" 'too'"
@@ -54,9 +54,12 @@ def summary(file: Path, *changes: str) -> Summary:
 
 def shows(page: Page, wanted: Summary) -> None:
     """Headline and timeline are those of a summary, to the last bit."""
-    card = page.locator("[data-number=step]")
-    expect(card.locator(".headline")).to_have_text(show_seconds(wanted.step_seconds))
-    assert float(card.get_attribute("data-value") or 0) == wanted.step_seconds
+    known = {"step": wanted.step_seconds, "tokens": wanted.tokens_per_second, "mfu": wanted.mfu}
+    texts = show_seconds(wanted.step_seconds), f"{show_count(wanted.tokens_per_second)} tokens/s"
+    for name, text in zip(known, texts, strict=False):  # a step that waits for its host is as long with more tokens
+        expect(page.locator(f"[data-number={name}] .headline")).to_have_text(text)
+    for name, value in known.items():
+        assert float(page.locator(f"[data-number={name}]").get_attribute("data-value") or 0) == value
     expect(page.locator("#status")).to_contain_text("Played and drawn")
     expect(page.locator("#timeline")).to_contain_text(show_seconds(wanted.step_seconds))
 
