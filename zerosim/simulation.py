@@ -7,7 +7,7 @@ Timeline that knows its scenario, so that it can be summarised.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ from zerosim.spec.topology import Gpu, Topology
 from zerosim.step import DTYPE_BYTES, Step
 from zerosim.strategies import build, model_flops
 from zerosim.timeline import Timeline
-from zerosim.views import Choices, Facts, Summary, choices, summarize
+from zerosim.views import Choices, Facts, Summary, TierMemory, choices, memory, summarize
 from zerosim.views.running import Running
 
 
@@ -35,10 +35,15 @@ class Simulation(Timeline):
     findings: tuple[Finding, ...] = ()  # and what it found
     calibration: tuple[Calibrated, ...] = ()  # measured numbers, and which of them it used
 
-    def summary(self) -> Summary:
-        """Every number that a report shows."""
+    def summary(self, tiers: Mapping[str, TierMemory] | None = None) -> Summary:
+        """Every number that a report shows; `tiers`: the view of its memory, where it is known already."""
         with no_collection():
-            return summarize(self, facts(self.scenario, self.notes, self.findings, self.calibration))
+            return summarize(self, facts(self.scenario, self.notes, self.findings, self.calibration), tiers)
+
+    def tiers(self) -> dict[str, TierMemory]:
+        """The view of its memory: of a GPU, and of the tiers of a node."""
+        with no_collection():
+            return memory(self, max(len(node.gpus) for node in self.scenario.topology.nodes))
 
 
 def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: Change | None = None) -> Simulation:

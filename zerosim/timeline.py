@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from zerosim.resources import Called, Demand, RankClass, Supply, WayOf
@@ -24,6 +25,14 @@ class Span(NamedTuple):
     start: float
     end: float
     bottleneck: str
+
+
+_END = attrgetter("end")
+
+
+def _last(spans: Sequence[Span]) -> float:
+    """When the last of them ends."""
+    return max(map(_END, spans), default=0.0)
 
 
 class Call(NamedTuple):
@@ -50,14 +59,14 @@ class Timeline:
     @property
     def makespan(self) -> float:
         """Seconds from the start of the step to the end of its last op, over all classes."""
-        return max((span.end for spans in self.spans.values() for span in spans), default=0.0)
+        return max(map(_last, self.spans.values()), default=0.0)
 
     @property
     def slowest(self) -> RankClass:
         """The class that ends last: the one whose spans explain the step."""
         if len(self.classes) == 1:
             return self.classes[0]
-        return max(self.classes, key=lambda c: max((span.end for span in self.spans[c.name]), default=0.0))
+        return max(self.classes, key=lambda each: _last(self.spans[each.name]))
 
     @property
     def step(self) -> Step:

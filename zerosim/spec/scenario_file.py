@@ -21,7 +21,7 @@ from zerosim.spec.document import Document, by_place
 from zerosim.spec.launch_file import LaunchRead, read_launch
 from zerosim.spec.loading import Schema, Whole, validated
 from zerosim.spec.model import Model
-from zerosim.spec.model_file import catalogue_model, read_model
+from zerosim.spec.model_file import catalogue_model, model_names, read_model
 from zerosim.spec.release_file import SECTION as VERSIONS
 from zerosim.spec.release_file import idle_versions
 from zerosim.spec.scenario_notebook import Notebook, read_part
@@ -125,10 +125,9 @@ def _values(book: Notebook) -> dict[str, Any]:
 
 
 def _model(parts: Parts) -> Model:
-    part = parts.model()  # tells a wrong name with its place
-    if parts.is_name(MODEL):
+    if parts.is_name(MODEL) and parts.given(MODEL) in model_names():
         return catalogue_model(parts.given(MODEL))
-    model = read_part(part, read_model)
+    model = read_part(parts.model(), read_model)  # which tells a wrong name with its place
     given = parts.given(MODEL)
     if isinstance(given, Mapping) and not given.keys() & {"name", "_name_or_path"}:  # its size is a name, then
         return replace(model, name=f"{show_count(model.numel)} parameters")

@@ -150,10 +150,10 @@ class Summary:
         return plain | {"calibration": [each._asdict() for each in self.calibration]}
 
 
-def summarize(timeline: Timeline, facts: Facts) -> Summary:
-    """All views of one timeline."""
+def summarize(timeline: Timeline, facts: Facts, tiers: Mapping[str, TierMemory] | None = None) -> Summary:
+    """All views of one timeline; `tiers`: that of its memory, where it is known already."""
     seconds = timeline.makespan
-    tiers = memory(timeline, facts.ranks_per_node)
+    tiers = memory(timeline, facts.ranks_per_node) if tiers is None else tiers
     seen = activity(timeline)
     parts, waits = breakdown(timeline, seen), stalls(timeline, seen)
     volumes, resources = collectives(timeline), utilization(timeline)

@@ -1,0 +1,187 @@
+"""The playground in a real browser: a knob is turned, and numbers and timeline are those of `simulate`; links restore;
+files are saved; what is wrong stands beside its knob; all of it by keyboard."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from playwright.sync_api import Page, expect
+
+from tests.cli.asking import SMALL
+from zerosim.cli.playing import _bound
+from zerosim.playground.serving import server
+from zerosim.playground.start import begin
+from zerosim.scenario import from_mapping, load
+from zerosim.simulation import simulate
+from zerosim.units import show_count, show_seconds
+from zerosim.views import Summary
+
+EVIL = "<script>window.broken=1</script> & \"quoted\" 'too'"
+SCENARIO = SMALL.replace("title: small", f"title: {json.dumps(EVIL)}\nnodes: 2").replace("stage: 2", "stage: 3")
+STAGE, ZERO = "strategy.deepspeed.zero_optimization.stage", "strategy.deepspeed.zero_optimization"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("play") / "evil.yaml"
+    path.write_text(SCENARIO, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(file: Path) -> Iterator[str]:
+    """A real server at a free port of the loopback."""
+    with _bound(0) as opened:
+        running = server(begin(file), opened)
+        thread = threading.Thread(target=lambda: running.run(sockets=[opened]), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{opened.getsockname()[1]}/"
+        running.should_exit = True
+        thread.join(10)
+
+
+def summary(file: Path, *changes: str) -> Summary:
+    return simulate(load(file, changes)).summary()
+
+
+def shows(page: Page, wanted: Summary) -> None:
+    """Headline and timeline are those of a summary, to the last bit."""
+    known = {"step": wanted.step_seconds, "tokens": wanted.tokens_per_second, "mfu": wanted.mfu}
+    texts = show_seconds(wanted.step_seconds), f"{show_count(wanted.tokens_per_second)} tokens/s"
+    for name, text in zip(known, texts, strict=False):  # a step that waits for its host is as long with more tokens
+        expect(page.locator(f"[data-number={name}] .headline")).to_have_text(text)
+    for name, value in known.items():
+        assert float(page.locator(f"[data-number={name}]").get_attribute("data-value") or 0) == value
+    expect(page.locator("#status")).to_contain_text("Played and drawn")
+    expect(page.locator("#timeline")).to_contain_text(show_seconds(wanted.step_seconds))
+
+
+def opened(page: Page, address: str) -> None:
+    page.goto(address)
+    expect(page.locator("#status")).to_contain_text("Played and drawn")
+
+
+def saved(page: Page, button: str) -> tuple[str, bytes]:
+    with page.expect_download() as download:
+        page.locator(button).click()
+    return download.value.suggested_filename, Path(download.value.path()).read_bytes()
+
+
+def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: Path) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/play") else None)
+    opened(page, home)
+    shows(page, summary(file))
+    expect(page.locator("h1")).to_have_text(EVIL)
+    assert page.evaluate("window.broken") is None
+    slider = page.get_by_label("Micro-batch, slider")
+    slider.focus()
+    for _ in range(3):  # 1, 2, 3, 4
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("Micro-batch", exact=True)).to_have_value("4")
+    shows(page, summary(file, "training.micro_batch_size=4"))
+    assert slider.get_attribute("aria-valuetext") == "4 sequences"
+    page.get_by_label("Network, slider").fill("10")  # the first stop of the second decade: 10 Gb/s
+    expect(page.get_by_label("Network", exact=True)).to_have_value("10")
+    changed = ("training.micro_batch_size=4", "topology.node.nics.bandwidth=10 Gbps")
+    shows(page, summary(file, *changed))
+    page.get_by_label("stage3_prefetch_bucket_size", exact=True).fill("2e5")
+    shows(page, summary(file, *changed, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
+    assert len(asked) <= 7  # keys that follow each other are one question
+
+
+def test_strategies_have_knobs_of_their_own(page: Page, home: str, file: Path) -> None:
+    opened(page, home)
+    strategy = page.get_by_label("Strategy", exact=True)
+    strategy.focus()
+    page.keyboard.press("ArrowUp")  # from ZeRO-3
+    shows(page, summary(file, f"{STAGE}=2"))
+    strategy.select_option("zero1")
+    shows(page, summary(file, f"{STAGE}=1"))
+    expect(page.get_by_label("reduce_bucket_size", exact=True)).to_be_visible()
+    expect(page.get_by_label("stage3_prefetch_bucket_size", exact=True)).to_be_hidden()
+    strategy.select_option("ddp")
+    expect(page.get_by_label("bucket_cap_mb", exact=True)).to_be_visible()
+    expect(page.locator("#get-deepspeed")).to_be_disabled()
+    page.get_by_text("What else this scenario says").click()
+    expect(page.locator("#waiting")).to_contain_text("comes back whole with ZeRO-3")
+    page.get_by_role("button", name="Back to the start").click()
+    shows(page, summary(file))
+
+
+def test_a_link_restores_the_knobs_and_the_baseline(page: Page, home: str, file: Path) -> None:
+    opened(page, home)
+    page.locator("#pin").click()
+    page.get_by_label("Network", exact=True).fill("25")
+    expect(page.locator("[data-number=step] .change")).to_contain_text("more, worse (was")
+    shows(page, summary(file, "topology.node.nics.bandwidth=25 Gbps"))
+    expect(page.locator("#timeline")).to_contain_text("Baseline: ")
+    address = page.url
+    other = page.context.new_page()
+    opened(other, address)
+    shows(other, summary(file, "topology.node.nics.bandwidth=25 Gbps"))
+    expect(other.get_by_label("Network", exact=True)).to_have_value("25")
+    for part in ("[data-number=step] .change", "[data-number=mfu] .change"):
+        assert other.locator(part).inner_text() == page.locator(part).inner_text()
+    assert other.url == address
+    other.locator("#unpin").click()
+    expect(other.locator(".change")).to_have_count(0)
+    expect(other.locator("#timeline")).not_to_contain_text("Baseline: ")
+
+
+def test_a_link_that_does_not_read_is_told(page: Page, home: str, file: Path) -> None:
+    page.goto(f"{home}#start=0123456789ab&micro_batch=2")
+    expect(page.get_by_role("alert").first).to_contain_text("found the knobs of another scenario")
+    page.get_by_role("button", name="Back to the start").click()
+    shows(page, summary(file))
+    page.goto(f"{page.url.replace('sequence=', 'sequences=')}")
+    expect(page.get_by_role("alert").first).to_contain_text('the unknown knob "sequences"')
+
+
+def test_what_is_wrong_stands_beside_its_knob(page: Page, home: str, file: Path) -> None:
+    opened(page, home)
+    box = page.get_by_label("reduce_bucket_size", exact=True)
+    box.fill("half")
+    beside = page.locator("#knob-reduce_bucket-wrong")
+    expect(beside).to_have_text('found "half"; expected an integer, 0 or more')
+    assert box.get_attribute("aria-invalid") == "true"
+    expect(page.locator("#status")).to_contain_text("Not played: the marked knob is wrong. Below is still")
+    expect(page.locator("#answer")).to_have_class(re.compile("old"))
+    expect(box).to_have_value("half")
+    box.fill("300000")
+    expect(beside).to_be_hidden()
+    shows(page, summary(file, f"{ZERO}.reduce_bucket_size=300000"))
+
+
+def test_files_are_those_of_what_is_shown(page: Page, home: str, file: Path) -> None:
+    opened(page, home)
+    page.get_by_label("Micro-batch", exact=True).fill("2")
+    wanted = summary(file, "training.micro_batch_size=2")
+    shows(page, wanted)
+    name, content = saved(page, "#get-scenario")
+    kept = yaml.safe_load(content)
+    assert (name, simulate(from_mapping(kept)).makespan) == ("scenario.yaml", wanted.step_seconds)
+    name, content = saved(page, "#get-deepspeed")
+    again: Any = from_mapping({**kept, "strategy": {"deepspeed": json.loads(content)}})
+    assert (name, again.strategy) == ("ds_config.json", from_mapping(kept).strategy)
+    name, content = saved(page, "#get-trace")
+    assert name == "trace.json.gz"
+    assert json.loads(gzip.decompress(content))["distributedInfo"]["world_size"] == 16
+
+
+def test_what_does_not_fit_is_said_and_colours_can_be_turned(page: Page, home: str) -> None:
+    opened(page, home)
+    page.get_by_label("Sequence length", exact=True).fill("131072")
+    page.get_by_label("Micro-batch", exact=True).fill("64")
+    expect(page.locator("[data-tier=gpu]")).to_contain_text("DOES NOT FIT")
+    page.get_by_role("button", name="Dark colours").click()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    expect(page.get_by_role("button", name="Light colours")).to_be_visible()

@@ -1,0 +1,224 @@
+"""Where the page starts: the scenario of the command line, or a default, as plain data that stands on its own.
+
+All that the scenario says stays in `text`; the knobs change parts of it. So what has no knob (a machine of its own, a
+wrap policy, a calibration, versions) is kept, and `kept` tells it. `digest` names this start: a link that was made
+from another one means something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zerosim.errors import InputError
+from zerosim.playground.controls import BY_NAME, CONTROLS, GIVEN, STRATEGIES, ZERO, Control
+from zerosim.playground.machines import Machine, machine_of
+from zerosim.scenario import Scenario, from_mapping, load
+from zerosim.spec.calibration_file import calibration_mapping
+from zerosim.spec.deepspeed_schema import ALIASES
+from zerosim.spec.deepspeed_schema import ZERO as ZERO_KEYS
+from zerosim.spec.model_file import model_names
+from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, HierarchicalZero1, Pipeline, Strategy
+from zerosim.spec.topology_file import topology_names
+
+Value = str | int | float | bool | None
+DIGITS = 12  # of a digest: enough to tell starts apart
+
+DEFAULT: Mapping[str, Any] = {
+    "title": "Llama-2-7B on two DGX A100, ZeRO-3",
+    "topology": "dgx-a100-80",
+    "nodes": 2,
+    "model": "llama-2-7b",
+    "training": {
+        "sequence_length": 2048,
+        "micro_batch_size": 1,
+        "gradient_accumulation_steps": 1,
+        "precision": "bf16",
+        "activation_checkpointing": "full",
+        "attention": "flash",
+    },
+    "strategy": {
+        "deepspeed": {
+            "bf16": {"enabled": True},
+            "optimizer": {"type": "AdamW"},
+            "zero_optimization": {"stage": 3},
+        }
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """`text` is the whole scenario, `state` where its knobs stand, `told` what reading its file made worth saying."""
+
+    name: str
+    scenario: Scenario
+    text: Mapping[str, Any]
+    state: Mapping[str, Value]
+    machine: Machine
+    told: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A name for what the knobs turn."""
+        plain = json.dumps({**self.text, "title": ""}, sort_keys=True)
+        return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]
+
+    @property
+    def family(self) -> str:
+        """The section of the strategy."""
+        return str(next(iter(self.text["strategy"])))
+
+    def has(self, control: Control) -> bool:
+        """Whether there is such a knob. Version 2 of FSDP has a mesh and reshard_after_forward instead of a sharding
+        strategy; DeepSpeed gathers updated weights in pieces only beside an old torch."""
+        match control.name, self.scenario.strategy:
+            case "sharding", Fsdp(version=2):
+                return False
+            case "gather_bucket", DeepSpeed(release=release):
+                return release.list_all_gather
+            case name, _:
+                return name != "gather_bucket"
+
+
+def begin(path: str | Path | None = None, changes: tuple[str, ...] = ()) -> Start:
+    """The start in a scenario file with the changes of `--set`, or the default with them."""
+    read = from_mapping(DEFAULT, changes=changes) if path is None else load(path, changes)
+    return start_of(read, "" if path is None else str(path))
+
+
+def start_of(scenario: Scenario, name: str = "") -> Start:
+    """The start that a scenario makes."""
+    text = dict(scenario.text)
+    if scenario.calibration is not None:
+        text["calibration"] = calibration_mapping(scenario.calibration)
+    text, again = _said_where_it_matters(text)
+    told = [found.message for found in scenario.findings if found not in again.findings]
+    told += [said for said in scenario.assumptions if said not in again.assumptions]
+    machine = machine_of(scenario.machine, text["topology"])
+    return Start(name, scenario, text, state_of(scenario, text), machine, tuple(told))
+
+
+def _said_where_it_matters(text: dict[str, Any]) -> tuple[dict[str, Any], Scenario]:
+    """The scenario without those keys of DeepSpeed that nobody need say, and what it reads as.
+
+    A value writes all of its keys, so that a file explains itself; here some of them would be told to change nothing,
+    at this stage or at another that a knob turns to.
+    """
+    zero = dict(ZERO_KEYS) | {alias: ZERO_KEYS[name] for alias, name in ALIASES.items()}
+    for path, value in list(_leaves(text["strategy"], ("strategy",))):
+        if path[:-1] == ZERO and path[-1] != "stage" and value == zero[path[-1]].default:
+            text = without(text, path)
+    scenario = from_mapping(text)
+    for path in [path for path, _ in _leaves(text["strategy"], ("strategy",)) if path[1] == "deepspeed"]:
+        if path[: len(ZERO)] != ZERO and (read := _as_well(without(text, path), scenario)):
+            text, scenario = without(text, path), read
+    return text, scenario
+
+
+def _as_well(text: Mapping[str, Any], scenario: Scenario) -> Scenario | None:
+    """What a text reads as, if it is the same strategy and there is not more to say about it."""
+    try:
+        read = from_mapping(text)
+    except InputError:  # a key that cannot be missing
+        return None
+    return read if read.strategy == scenario.strategy and set(read.findings) <= set(scenario.findings) else None
+
+
+def without(data: Any, path: tuple[str, ...]) -> Any:
+    """Plain data without what stands at a path, and without what is empty then."""
+    below = {**data, path[0]: without(data[path[0]], path[1:])} if len(path) > 1 else {}
+    return {key: value for key, value in (below or data).items() if key != path[0] or (below and value != {})}
+
+
+def state_of(scenario: Scenario, text: Mapping[str, Any]) -> dict[str, Value]:
+    """Where the knobs stand for a scenario; those that it does not have, where they would."""
+    zero = (scenario.strategy if isinstance(scenario.strategy, DeepSpeed) else DeepSpeed()).zero
+    ddp = scenario.strategy if isinstance(scenario.strategy, Ddp) else Ddp()
+    fsdp = scenario.strategy if isinstance(scenario.strategy, Fsdp) else Fsdp()
+    pipeline = scenario.strategy if isinstance(scenario.strategy, Pipeline) else Pipeline(_stages(scenario), "1f1b")
+    training = scenario.training
+    values: dict[str, Value] = {
+        "model": _catalogued(text["model"], model_names()),
+        "topology": _catalogued(text["topology"], topology_names()),
+        "nodes": scenario.nodes,
+        "gpus": scenario.gpus,
+        "network": None,
+        "strategy": strategy_name(scenario.strategy),
+        "offload_optimizer": zero.offload_optimizer.device,
+        "offload_param": zero.offload_param.device,
+        "overlap": ("on" if zero.overlap_comm else "off") if zero.overlap_comm_given else "default",
+        "reduce_bucket": zero.reduce_bucket_size,
+        "gather_bucket": zero.allgather_bucket_size,
+        "prefetch_bucket": zero.prefetch_bucket_size,
+        "persistence": zero.param_persistence_threshold,
+        "ddp_bucket": ddp.bucket_cap_mb,
+        "sharding": fsdp.sharding_strategy,
+        "fsdp_offload": fsdp.cpu_offload,
+        "stages": pipeline.stages,
+        "schedule": pipeline.schedule,
+        "micro_batch": training.micro_batch_size,
+        "accumulation": training.gradient_accumulation_steps,
+        "sequence": training.sequence_length,
+        "checkpointing": training.activation_checkpointing,
+    }
+    return {control.name: values[control.name] for control in CONTROLS}
+
+
+def strategy_name(strategy: Strategy) -> str:
+    """What the knob calls a strategy."""
+    match strategy:
+        case DeepSpeed():
+            return f"zero{strategy.zero.stage}"
+        case Ddp():
+            return "ddp"
+        case Fsdp():
+            return "fsdp"
+        case Pipeline():
+            return "pipeline"
+        case HierarchicalZero1():
+            return GIVEN
+
+
+def _catalogued(given: Any, known: tuple[str, ...]) -> str:
+    return given if isinstance(given, str) and given in known else GIVEN
+
+
+def _stages(scenario: Scenario) -> int:
+    """Stages of a pipeline that starts here: as many as divide the GPUs, up to four."""
+    return next(stages for stages in (4, 2, 1) if scenario.world_size % stages == 0)
+
+
+# --- what has no knob -------------------------------------------------------------------------------------------------
+
+
+def kept(text: Mapping[str, Any]) -> list[str]:
+    """Each value of a scenario that no knob turns, as `path: value`."""
+    turned = {control.path for control in CONTROLS} | {("title",), (*ZERO, "stage")}
+    return [f"{'.'.join(path)}: {_said(value)}" for path, value in _leaves(text) if path not in turned]
+
+
+def _leaves(data: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """All values with their paths; a described machine or model is one."""
+    named = at in (BY_NAME["topology"].path, BY_NAME["model"].path)
+    if isinstance(data, Mapping) and data and not named:
+        for key, value in data.items():
+            yield from _leaves(value, (*at, str(key)))
+    elif not named:
+        yield at, data
+    elif isinstance(data, Mapping):
+        yield (*at, "described"), data.get("name") or "in the scenario"
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def strategies(start: Start) -> dict[str, str]:
+    """Strategies by name, with that of the scenario where no knob has it."""
+    own = {GIVEN: start.family.replace("_", " ")} if start.state["strategy"] == GIVEN else {}
+    return {**own, **STRATEGIES}
