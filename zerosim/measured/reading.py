@@ -148,6 +148,7 @@ def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timelin
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
         allocated=allocated,
         reserved=reserved,
+        waited=slowest.recorded.waited,
         findings=tuple(_findings(ranks, slowest, timeline)),
         assumptions=tuple(_assumptions(ranks, slowest)),
     )

@@ -66,6 +66,8 @@ def _ran(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
     rows = [(WORDS[name], *_kernels(each, summary)) for name, each in summary.kernels.items()]
     rows += [(name.replace("_", "-"), *_moved(each, summary)) for name, each in summary.collectives.items()]
     rows += [(COPIES[name], *_moved(each, summary)) for name, each in summary.copies.items()]
+    if summary.host_waits.count:
+        rows.append(("host waits for the GPU", *_kernels(summary.host_waits, summary)))
     if rows:
         yield from heading("what ran, each summed", pen)
         columns = (Column(""), *(Column("", "right") for _ in range(5)))
