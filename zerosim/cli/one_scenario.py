@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
+from zerosim.cli.reporting import html_option, shown, shown_measured, write_page
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from zerosim.report.page import Said, Shown
     from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
-    from zerosim.views.recorded import Answer
 
 STEPS = click.IntRange(1, 1_000_000_000)
 
@@ -42,6 +43,7 @@ def _scenario(path: str, changes: tuple[str, ...]) -> Scenario:
     help="Write a Perfetto / HTA trace: .json, .json.gz, or a folder (a file for each class of equal ranks).",
 )
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
+@html_option
 @click.option("--strict", is_flag=True, help="Exit with 3 if it does not fit in memory.")
 @click.option("--save-cost", is_flag=True, help="Add what it costs to save and to load checkpoints.")
 @click.option(
@@ -57,6 +59,7 @@ def run(
     as_json: bool,
     trace: str | None,
     svg: str | None,
+    html: str | None,
     strict: bool,
     save_cost: bool,
     save_rate: str | None,
@@ -67,14 +70,28 @@ def run(
 ) -> None:
     """Play one step: how long, how much memory, what is exposed, why."""
     from zerosim.report import bars, text
-    from zerosim.report.ranges import render_range
-    from zerosim.report.saving import render_saving
     from zerosim.simulation import simulate
 
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
     summary = timeline.summary()
+    _draw(timeline, trace, svg)
+    saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
+    more = _More(saving, drawing.sample(asked).as_json() if drawing else None)
+    if html is not None:
+        write_page(html, [shown(timeline, changes, summary)], more.told())
+    if as_json:
+        print_json(summary.as_json() | {name: each for name, each in more._asdict().items() if each is not None})
+    else:
+        below = "".join(said.text for said in more.told(width()))
+        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
+    if strict and not summary.fits:
+        sys.exit(DOES_NOT_FIT)
+
+
+def _draw(timeline: Simulation, trace: str | None, svg: str | None) -> None:
+    """The files that show the timeline alone."""
     if trace is not None:
         from zerosim.report import trace as chrome
 
@@ -84,19 +101,24 @@ def run(
         from zerosim.report import files
         from zerosim.report import svg as picture
 
-        files.write_text(Path(svg), picture.render(timeline, title=asked.title))
+        files.write_text(Path(svg), picture.render(timeline, title=timeline.scenario.title))
         click.echo(f"picture written to {svg}", err=True)
-    saving = _saving(timeline, save_rate, save_every) if save_cost or save_rate is not None else None
-    spread = drawing.sample(asked).as_json() if drawing else None
-    if as_json:
-        added = {"saving": saving, "range": spread}
-        print_json(summary.as_json() | {name: value for name, value in added.items() if value is not None})
-    else:
-        below = "" if spread is None else render_range(spread, width())
-        below += "" if saving is None else render_saving(saving, width())
-        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
-    if strict and not summary.fits:
-        sys.exit(DOES_NOT_FIT)
+
+
+class _More(NamedTuple):
+    """What was asked beside the step, as `--json` has it."""
+
+    saving: dict[str, Any] | None
+    range: dict[str, Any] | None
+
+    def told(self, width: int = 100) -> list[Said]:
+        """The same in words."""
+        from zerosim.report.page import Said
+        from zerosim.report.ranges import render_range
+        from zerosim.report.saving import render_saving
+
+        found = [] if self.range is None else [Said("Range", render_range(self.range, width))]
+        return found + ([] if self.saving is None else [Said("Saving", render_saving(self.saving, width))])
 
 
 def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
@@ -116,18 +138,19 @@ def _saving(played: Simulation, rate: str | None, every: int) -> dict[str, Any]:
 @click.argument("scenarios", nargs=-1, required=True)
 @changes_option
 @json_option
+@html_option
 @range_options
 def compare(
     scenarios: tuple[str, ...],
     changes: tuple[str, ...],
     as_json: bool,
+    html: str | None,
     ranged: bool,
     samples: int | None,
     seed: int | None,
 ) -> None:
     """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
-    from zerosim.report.ranges import render_orders
 
     if len(scenarios) < 2:
         raise InputError([Problem("compare", "", "one scenario", "two or more")])
@@ -136,14 +159,25 @@ def compare(
     _no_traces(traces, changes, len(scenarios), drawing)
     asked = all_scenarios(tuple(path for path in scenarios if path not in traces), changes)
     _one_currency(asked)
-    summaries = _answers(scenarios, traces, asked)
+    answers = _answers(scenarios, traces, asked, changes)
+    summaries = [each.summary for each in answers]
     rows = [summary.as_json() for summary in summaries]
     if drawing:
         rows = [row | {"range": spread} for row, spread in zip(rows, drawing.compare(asked), strict=True)]
+    orders = "".join(said.text for said in _ranges(rows, width())) if drawing else ""
+    if html is not None:
+        write_page(html, answers, _ranges(rows) if drawing else ())
     if as_json:
         print_json(rows)
     else:
-        print_text(text.render_comparison(summaries, width()) + (render_orders(rows, width()) if drawing else ""))
+        print_text(text.render_comparison(summaries, width()) + orders)
+
+
+def _ranges(rows: Sequence[Mapping[str, Any]], width: int = 100) -> list[Said]:
+    from zerosim.report.page import Said
+    from zerosim.report.ranges import render_orders
+
+    return [Said("Ranges", render_orders(rows, width))]
 
 
 def is_measured(path: str) -> bool:
@@ -161,14 +195,16 @@ def _no_traces(traces: Sequence[str], changes: tuple[str, ...], count: int, draw
         raise InputError([Problem("--set", found="traces only", expected="a scenario to change")])
 
 
-def _answers(paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario]) -> list[Answer]:
+def _answers(
+    paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario], changes: Sequence[str]
+) -> list[Shown]:
     """In the order of the arguments; traces are read before the first scenario is played."""
     from zerosim.measured import read_trace
     from zerosim.simulation import simulate
 
-    measured = {path: read_trace(path).summary() for path in dict.fromkeys(traces)}
-    played = iter(asked)
-    return [measured[path] if path in measured else simulate(next(played)).summary() for path in paths]
+    measured = {path: shown_measured(read_trace(path)) for path in dict.fromkeys(traces)}
+    scenarios = iter(asked)
+    return [measured[path] if path in measured else shown(simulate(next(scenarios)), changes) for path in paths]
 
 
 def all_scenarios(paths: tuple[str, ...], changes: tuple[str, ...]) -> list[Scenario]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from zerosim.cli.printing import Verb, Verbs, json_option, print_json, print_text, width
+from zerosim.cli.reporting import html_option, shown_measured, write_page
 
 STEP = click.IntRange(min=0)
 
@@ -25,7 +26,8 @@ def trace() -> None:
 @json_option
 @click.option("--step", type=STEP, metavar="N", help="Look at ProfilerStep#N; by default at one in the middle.")
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
-def read(files: tuple[str, ...], as_json: bool, step: int | None, svg: str | None) -> None:
+@html_option
+def read(files: tuple[str, ...], as_json: bool, step: int | None, svg: str | None, html: str | None) -> None:
     """Where a measured step's time went: .json or .json.gz of torch.profiler; several files, or a folder, are ranks."""
     from zerosim.measured import read_trace
     from zerosim.report import bars, recorded
@@ -38,6 +40,8 @@ def read(files: tuple[str, ...], as_json: bool, step: int | None, svg: str | Non
 
         written.write_text(Path(svg), picture.render(timeline, title=f"{summary.scenario}, {summary.step}"))
         click.echo(f"picture written to {svg}", err=True)
+    if html is not None:
+        write_page(html, [shown_measured(timeline)])
     if as_json:
         print_json(summary.as_json())
     else:

@@ -35,15 +35,19 @@ def render_comparison(summaries: Sequence[Answer], width: int = 100) -> str:
     """The comparison, ending in a line end."""
     letters = [letter(index) for index in range(len(summaries))]
     titles = [
-        clip(f"{letter}  {_title(summary)}{'' if index else ' (baseline)'}", width)
+        clip(f"{letter}  {title(summary)}{'' if index else ' (baseline)'}", width)
         for index, (letter, summary) in enumerate(zip(letters, summaries, strict=True))
     ]
-    rows = [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
-    tables = _tables(letters, rows, width)
+    tables = _tables(letters, rows(summaries), width)
     return "\n\n".join(["\n".join(titles), *tables]) + "\n"
 
 
-def _title(summary: Answer) -> str:
+def rows(summaries: Sequence[Answer]) -> list[list[str]]:
+    """A name, the baseline's number, and of each other answer its number and how many times the baseline's that is."""
+    return [_fits(summaries), *map(_cells, quantities(summaries)), _largest_stalls(summaries)]
+
+
+def title(summary: Answer) -> str:
     """The scenario's, or that of a trace with which of its steps it is."""
     return summary.scenario if isinstance(summary, Summary) else f"{summary.scenario} (measured, {summary.step})"
 
@@ -73,14 +77,14 @@ def _width(lines: str) -> int:
 
 def quantities(summaries: Sequence[Answer]) -> list[Quantity]:
     """Every number that is compared."""
-    rows: list[tuple[str, Callable[[Summary], float], Callable[[float], str]]] = [
+    rates: list[tuple[str, Callable[[Summary], float], Callable[[float], str]]] = [
         ("tokens/s", lambda s: s.tokens_per_second, show_count),
         ("tokens/s per GPU", lambda s: s.tokens_per_second_per_gpu, show_count),
         ("model FLOP/s per GPU", lambda s: 1e12 * s.model_tflops_per_gpu, show_flops),
         ("MFU", lambda s: s.mfu, show_share),
     ]
     found = [Quantity("step time", [summary.step_seconds for summary in summaries], show_seconds)]
-    found += [Quantity(name, [_of(summary, take) for summary in summaries], show) for name, take, show in rows]
+    found += [Quantity(name, [_of(summary, take) for summary in summaries], show) for name, take, show in rates]
     return [*found, *_running(summaries), *_times(summaries), *_sizes(summaries), *_allocated(summaries)]
 
 

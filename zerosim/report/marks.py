@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 FINEST = 0.3  # pixels: narrower neighbours are joined
 TOOLTIP_FROM = 1.5  # pixels: a narrower box cannot be hit with a mouse
 FONT = 10.0  # pixels
-_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 CHARACTER = 0.58 * FONT  # mean advance of a sans-serif letter, rounded up
 
 
@@ -103,4 +103,4 @@ def number(value: float) -> str:
 
 def text(content: str) -> str:
     """Content of an XML element: escaped, and without the characters that XML 1.0 forbids (its production 2, Char)."""
-    return escape(_FORBIDDEN.sub("\ufffd", content))
+    return escape(FORBIDDEN.sub("\ufffd", content))

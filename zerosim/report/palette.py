@@ -13,6 +13,18 @@ from zerosim.step import Attention, Collective, HostCompute, Matmul, Pass, Trans
 
 Hatch = Literal["plain", "rising", "falling", "crossed", "upright", "level", "dotted", "grid"]
 
+# strokes in a square of 6 by 6 pixels that is repeated
+HATCHES: Mapping[Hatch, str] = {
+    "plain": "",
+    "rising": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    "falling": "M-1 -1L7 7M-1 5L1 7M5 -1L7 1",
+    "crossed": "M0 0L6 6M6 0L0 6",
+    "upright": "M3 0V6",
+    "level": "M0 3H6",
+    "dotted": "M2 3h2",
+    "grid": "M0 0V6M0 0H6",
+}
+
 
 class Ink(NamedTuple):
     """How a kind of work is drawn. `word` stands in legends, `dark` says that letters on it have to be white."""
@@ -34,6 +46,30 @@ INKS: Mapping[str, Ink] = {
     "transfer": Ink("copies", "#F0E442", "dotted"),
     "host": Ink("CPU", "#BBBBBB", "grid"),
 }
+
+BARE: Mapping[str, Ink] = {  # what a step shows when nothing is computed
+    "exposed": Ink("exposed communication", "#000000", dark=True),
+    "copying": Ink("exposed copies", "#999999", "dotted"),
+    "computing": Ink("exposed work of the CPU", "#666666", "grid", dark=True),
+}
+SPENT: Mapping[str, Ink] = {  # the parts of a step, by the fields of `views.Breakdown`
+    "compute": INKS["matmul"]._replace(word="compute"),
+    "exposed_communication": INKS["all_gather"]._replace(word="exposed communication"),
+    "exposed_transfer": INKS["transfer"]._replace(word="exposed copies"),
+    "host_compute": INKS["host"]._replace(word="CPU"),
+    "idle": Ink("idle", "#FFFFFF", "falling"),
+}
+HELD: Mapping[str, Ink] = {  # the parts of memory, by `step.CATEGORIES`
+    "parameters": Ink("parameters", "#0072B2", dark=True),
+    "gradients": Ink("gradients", "#009E73", "level", dark=True),
+    "optimizer": Ink("optimizer states", "#E69F00", "rising"),
+    "activations": Ink("activations", "#56B4E9", "dotted"),
+    "buffers": Ink("buffers", "#CC79A7", "crossed"),
+    "overhead": Ink("overhead", "#BBBBBB", "grid"),
+}
+
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of curves, one after the other
+LIMIT = "#D55E00"  # of what there is no more than: the capacity of a tier, a target; and of what goes beyond
 
 
 def ink_of(work: Work) -> str:

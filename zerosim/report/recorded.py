@@ -46,8 +46,7 @@ def render(summary: Recorded, width: int = 100, colour: bool = False) -> str:
 
 
 def _head(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
-    of = f" of {summary.world_size}" if summary.world_size else ""
-    read = f"measured, {summary.step}, {counted(len(summary.classes), 'rank')}{of}"
+    read = read_of(summary)
     title = clip(summary.scenario, max(width - len(read) - 2, 10))
     yield pen(pad(title, width - len(read)), "bold") + read
     memory = summary.memory
@@ -61,13 +60,24 @@ def _head(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
     yield from wrapped("   ".join(word.replace(" ", "\u00a0") for word in known if word), width, "")
 
 
-def _ran(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
+def read_of(summary: Recorded) -> str:
+    """Which step it is, and how many ranks of it were recorded."""
+    of = f" of {summary.world_size}" if summary.world_size else ""
+    return f"measured, {summary.step}, {counted(len(summary.classes), 'rank')}{of}"
+
+
+def ran_rows(summary: Recorded) -> list[tuple[str, ...]]:
     """Kinds of kernels, collectives and copies: how often, how long, how much."""
     rows = [(WORDS[name], *_kernels(each, summary)) for name, each in summary.kernels.items()]
     rows += [(name.replace("_", "-"), *_moved(each, summary)) for name, each in summary.collectives.items()]
     rows += [(COPIES[name], *_moved(each, summary)) for name, each in summary.copies.items()]
     if summary.host_waits.count:
         rows.append(("host waits for the GPU", *_kernels(summary.host_waits, summary)))
+    return rows
+
+
+def _ran(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
+    rows = ran_rows(summary)
     if rows:
         yield from heading("what ran, each summed", pen)
         columns = (Column(""), *(Column("", "right") for _ in range(5)))
@@ -96,13 +106,14 @@ def _ranks(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
         Column(""), Column("step", "right"), Column("compute", "right"), Column("exposed", "right"),
         Column("waited", "right"),
     )  # fmt: skip
-    rows = [_rank(known) for known in slowest[:RANKS]]
+    rows = [rank_cells(known) for known in slowest[:RANKS]]
     yield from (clip(line, width) for line in table(columns, rows, INDENT).split("\n"))
     if len(slowest) > RANKS:
         yield f"{INDENT}and {counted(len(slowest) - RANKS, 'rank')} more, which --json shows"
 
 
-def _rank(known: RankSummary) -> tuple[str, ...]:
+def rank_cells(known: RankSummary) -> tuple[str, ...]:
+    """A rank, its step, compute, exposed and waited time."""
     waited = "-" if known.waited_seconds is None else show_seconds(known.waited_seconds)
     seconds = (known.end_seconds, known.compute_seconds, known.exposed_seconds)
     return known.name, *map(show_seconds, seconds), waited

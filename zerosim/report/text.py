@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zerosim.errors import Finding
-from zerosim.report import waits
+from zerosim.report import sentences, waits
 from zerosim.report.bars import Pen, bar
 from zerosim.report.calibration import measured
 from zerosim.report.comparison import render_comparison
@@ -20,11 +20,10 @@ from zerosim.report.running import running
 from zerosim.report.tables import clip, pad
 from zerosim.report.times import where_time_goes
 from zerosim.report.waits import HARDLY
-from zerosim.report.words import INDENT, bound, counted, heading, share, size, unbroken, wrapped
-from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
+from zerosim.report.words import INDENT, bound, counted, heading, unbroken, wrapped
+from zerosim.units import show_seconds, show_size
 from zerosim.views.findings import BOUNDS
-from zerosim.views.memory_findings import FRAGMENTATION
-from zerosim.views.summary import Summary, TierUse
+from zerosim.views.summary import Summary
 
 SCREEN = 45  # lines; notes and assumptions take what the rest leaves
 ASSUMPTIONS = 4  # lines kept for them
@@ -93,45 +92,15 @@ def _screen(summary: Summary, width: int, pen: Pen, layout: Layout) -> list[str]
 
 
 def _head(summary: Summary, width: int, pen: Pen) -> Iterator[str]:
-    machine = f"{counted(summary.world_size, 'GPU')} on {counted(summary.nodes, 'node')}, seed {summary.seed}"
+    machine = sentences.machine(summary)
     title = clip(summary.scenario, max(width - len(machine) - 2, 10))
     yield pen(pad(title, width - len(machine)), "bold") + machine
-    yield from (pen(line, "red") for line in wrapped(_verdict(summary), width, ""))
-    rates = (
-        f"step {show_seconds(summary.step_seconds)}",
-        f"{show_count(summary.tokens_per_second)} tokens/s",
-        f"{show_count(summary.tokens_per_second_per_gpu)} tokens/s/GPU",
-        f"{show_flops(1e12 * summary.model_tflops_per_gpu)} per GPU",
-        f"MFU {show_share(summary.mfu)}",
-    )
-    yield from wrapped("   ".join(map(unbroken, rates)), width, "")
+    yield from (pen(line, "red") for line in wrapped(sentences.verdict(summary), width, ""))
+    yield from wrapped("   ".join(map(unbroken, sentences.rates(summary))), width, "")
     yield from wrapped("   ".join(map(unbroken, running(summary))), width, "")
-    yield from _pipeline(summary, width)
+    yield from wrapped(", ".join(map(unbroken, sentences.pipeline(summary))), width, "")
     yield from _classes(summary, width)
     yield from waits.unequal(summary, width, WAITS)
-
-
-def _pipeline(summary: Summary, width: int) -> Iterator[str]:
-    """With stages: how much of the step is bubble, and would be with equal stages and sends that take no time."""
-    if summary.pipeline:
-        known = summary.pipeline
-        bubble = f"bubble {show_seconds(known.bubble_seconds)} ({share(known.bubble_share, 1.0)}"
-        parts = (
-            f"pipeline {known.schedule}: {counted(known.stages, 'stage')}",
-            counted(known.micro_batches, "micro-batch"),
-            f"{bubble}, ideally {show_share(known.ideal_share)})",
-        )
-        yield from wrapped(", ".join(map(unbroken, parts)), width, "")
-
-
-def _verdict(summary: Summary) -> str:
-    """What stands above all other numbers: that the step cannot be run, or maybe not; nothing where it can."""
-    missing = {name: tier.peak_bytes - tier.capacity_bytes for name, tier in summary.memory.items()}
-    short = ", ".join(unbroken(f"{name} {show_size(each)}") for name, each in missing.items() if each > 0)
-    if short:
-        return f"DOES NOT FIT: {short} too much (see findings)"
-    broken = any(finding.code == FRAGMENTATION for finding in summary.findings)
-    return "MAY NOT FIT: gpu, no room in one piece (see findings)" if broken else ""
 
 
 def _classes(summary: Summary, width: int) -> Iterator[str]:
@@ -157,7 +126,7 @@ def _range(summary: Summary) -> str:
 def _memory(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[str]:
     """For each tier a bar against its capacity, the parts, and the moment."""
     yield from heading("memory at its peak", pen)
-    fills = {name: _fill(tier) for name, tier in summary.memory.items()}
+    fills = {name: sentences.fill(tier) for name, tier in summary.memory.items()}
     room = max(width - len(INDENT) - TIER_NAME - len("[] ") - max(map(len, fills.values()), default=0), 10)
     for name, tier in summary.memory.items():
         parts = memory_parts(tier)
@@ -171,21 +140,7 @@ def _memory(summary: Summary, width: int, pen: Pen, layout: Layout) -> Iterator[
         )
         yield from wrapped(known, width, MARGIN)
         if layout.moments:
-            yield from wrapped(_moment(tier), width, MARGIN)
-
-
-def _fill(tier: TierUse) -> str:
-    filled = share(tier.peak_bytes, tier.capacity_bytes)
-    return f"{show_size(tier.peak_bytes)} of {show_size(tier.capacity_bytes)}, {filled}"
-
-
-def _moment(tier: TierUse) -> str:
-    """When the host's program is at the peak: it issues ops ahead of the GPU that runs them."""
-    at = tier.peak_at
-    issued = f"peak when the host issued {at.op} ({at.phase}), {show_seconds(at.seconds)} into the step"
-    reserved = f", reserved {size(tier.reserved_bytes)}" if tier.reserved_bytes is not None else ""
-    rounded = f", {size(tier.rounding_bytes)} of it lost to rounding of pinned blocks" if tier.rounding_bytes else ""
-    return f"{issued if at.op else 'held all along'}; allocated {size(tier.allocated_bytes)}{reserved}{rounded}"
+            yield from wrapped(sentences.moment(tier), width, MARGIN)
 
 
 def _findings(summary: Summary, width: int, pen: Pen, room: int, hang: int) -> Iterator[str]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerosim.report import sentences
 from zerosim.report.bars import Part, Pen, bar
 from zerosim.report.parts import time_parts
 from zerosim.report.tables import Column, clip, table
 from zerosim.report.waits import HARDLY
 from zerosim.report.words import INDENT, heading, share, unbroken, wrapped
-from zerosim.units import show_seconds, show_share
+from zerosim.units import show_seconds
 from zerosim.views.recorded import Answer
 
 
@@ -22,9 +23,7 @@ def where_time_goes(summary: Answer, width: int, pen: Pen, roomy: bool = True) -
     parts = [part for part in time_parts(summary) if roomy or part.amount >= HARDLY * step]
     yield from heading("where the time goes", pen)
     yield INDENT + bar(parts, step, width - 2 * len(INDENT), pen, rest=".")
-    communication = summary.communication
-    in_flight = f"{show_share(communication.overlap)} of {show_seconds(communication.total_seconds)} hidden"
-    remarks = {"X": in_flight if communication.total_seconds else ""}
+    remarks = {"X": sentences.hidden(summary)}
     rows = [(p.letter, p.word, show_seconds(p.amount), share(p.amount, step), remarks.get(p.letter, "")) for p in parts]
     columns = (Column(""), Column(""), Column("", "right"), Column("", "right"), Column(""))
     lines = table(columns, rows, INDENT).split("\n")[1:]

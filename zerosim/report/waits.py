@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from zerosim.report.bars import Pen
 from zerosim.report.parts import OUTSIDE_THE_GPU, OWN_CAUSES, cause_name, sharer_name
+from zerosim.report.sentences import waited
 from zerosim.report.tables import Column, cell_width, clip, pad, table
 from zerosim.report.words import INDENT, counted, heading, share, wrapped
 from zerosim.units import show_seconds
@@ -54,21 +55,27 @@ def _named(stall: Stall, summary: Answer) -> str:
 
 def _because(stall: Stall, summary: Answer, room: int) -> str:
     """The resource that limited what the GPU waited for; its name is cut before how busy it was."""
+    label, busy = because(stall, summary)
+    busy = f", {busy}" if busy else ""
+    return shortened(label, room - len(busy)) + busy if label else ""
+
+
+def because(stall: Stall, summary: Answer) -> tuple[str, str]:
+    """What is behind a wait, in words, and how busy that was; both empty where they say nothing."""
     use = summary.resources.get(stall.resource)
     if use:
-        busy = f", {share(use.utilization, 1.0)} busy"
-        return shortened(stall.label, room - len(busy)) + busy
+        return stall.label, f"{share(use.utilization, 1.0)} busy"
     if stall.cause == WAIT_FOR_RANK:
         slow = next((known.first_rank for known in summary.classes if known.name == stall.resource), None)
-        return "" if slow is None else f"rank {slow} arrives last"
-    return "" if not stall.label or stall.cause in OWN_CAUSES - {WAIT_FOR_STAGE} else shortened(stall.label, room)
+        return ("" if slow is None else f"rank {slow} arrives last"), ""
+    return ("" if stall.cause in OWN_CAUSES - {WAIT_FOR_STAGE} else stall.label), ""
 
 
 def unequal(summary: Summary, width: int, most: int) -> Iterator[str]:
     """Which ranks wait for which others, how long, and for what of theirs: a line for each cause of waiting."""
     waits = _alike(summary, LOST_MUCH) or _alike(summary, LOST_SOME)[:1]
     for alike in waits[:most]:
-        yield from wrapped(_waited(alike, summary), width, "")
+        yield from wrapped(waited(alike, summary), width, "")
     if len(waits) > most:
         yield f"and {counted(len(waits) - most, 'such wait')} more"
 
@@ -80,21 +87,6 @@ def _alike(summary: Summary, least: float) -> list[list[Wait]]:
         if wait.seconds >= least * summary.step_seconds:
             waits.setdefault((wait.waited_for, wait.cause, wait.label), []).append(wait)
     return list(waits.values())
-
-
-def _waited(alike: Sequence[Wait], summary: Summary) -> str:
-    """Waits of several classes for the same; the longest of them is told."""
-    longest = alike[0]
-    everyone = len(alike) == len(summary.classes) - len(longest.classes) > 1
-    who = "all others" if everyone else ", ".join(wait.waiting for wait in alike)
-    for_whom, label = longest.waited_for, longest.label
-    if longest.node is not None:
-        for_whom, label = f"node {longest.node}", label.removesuffix(f" ({longest.resource.partition('.')[2]})")
-    for_whom += ", which comes late" if longest.cause == "late" else ""
-    exposed = max(wait.exposed_seconds for wait in alike)
-    open_to_sight = f"{show_seconds(exposed)} of it exposed" if exposed else "all of it hidden"
-    why = f": {label}" if label else ""
-    return f"{who}: {show_seconds(longest.seconds)} of waiting for {for_whom}, {open_to_sight}{why}"
 
 
 def contention(summary: Summary, width: int, pen: Pen, most: int) -> Iterator[str]:
@@ -112,7 +104,7 @@ def _lost(shown: Sequence[Loss], times: str, width: int) -> list[str]:
     seconds = [show_seconds(loss.seconds) for loss in shown]
     longest = max(map(cell_width, seconds))
     rows = [
-        (sharer_name(loss.loser), f"{pad(lost, longest, 'right')} lost{_times(loss, times)}, {_to(loss)}")
+        (sharer_name(loss.loser), f"{pad(lost, longest, 'right')} lost{times_as_long(loss, times)}, {winner(loss)}")
         for loss, lost in zip(shown, seconds, strict=True)
     ]
     lines = table((Column(""), Column("")), rows, INDENT).split("\n")[1:]
@@ -129,12 +121,12 @@ def losses(summary: Summary) -> list[Loss]:
     return [loss for loss in told if loss.seconds >= LOST_MUCH * summary.step_seconds]
 
 
-def _times(loss: Loss, times: str) -> str:
+def times_as_long(loss: Loss, times: str) -> str:
     """How many times as long as alone the ops took because of this."""
     return f", {times.format(1 + loss.seconds / loss.alone_seconds)}" if loss.alone_seconds else ""
 
 
-def _to(loss: Loss) -> str:
+def winner(loss: Loss) -> str:
     """Who won what the losers lost."""
     if loss.winner == OTHER_RANKS:
         return f"to {counted(round(loss.ranks) - 1, 'other GPU')}"

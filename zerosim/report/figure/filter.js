@@ -1,0 +1,79 @@
+// What is asked for: a part of a name, and kinds of work. Boxes that do not match are drawn faint; where nothing is
+// asked for, all match.
+
+class Filter {
+  constructor(view) {
+    this.view = view;
+    this.wanted = "";
+    this.chosen = new Set(); // numbers of kinds
+  }
+
+  /** Whether anything is asked for. */
+  get on() {
+    return Boolean(this.wanted || this.chosen.size);
+  }
+
+  /** Of each panel, whether a box of a kind and an op is one of those that were asked for. */
+  matchings() {
+    const some = this.chosen;
+    return this.view.panels.map((panel) => {
+      const found = this.named(panel);
+      return (kind, op) => (!some.size || some.has(kind)) && (!found || (op >= 0 && found[op] === 1));
+    });
+  }
+
+  /** The ops of a panel with the wanted name, kept until it or the panel changes; null where all are. */
+  named(panel) {
+    if (!this.wanted) return null;
+    if (panel.named?.wanted !== this.wanted || panel.named.ranks !== panel.ranks) {
+      const [ranks, low] = [panel.ranks, this.wanted.toLowerCase()];
+      const matches = (op) => Number(ranks.opName(op).toLowerCase().includes(low));
+      const found = Uint8Array.from({ length: ranks.ops }, (_, op) => matches(op));
+      panel.named = { wanted: this.wanted, ranks, found };
+    }
+    return panel.named.found;
+  }
+
+  /** Spots of a panel's ops that match, in the order of time. */
+  spots(panel, matching) {
+    const found = [];
+    panel.rows.filter((each) => each.steps).forEach((each) => {
+      const { marks } = each.sets.at(-1);
+      for (let index = 0; index < marks.count; index += 1) {
+        if (matching(marks.kind[index], marks.op[index])) found.push(panel.spot(each, index));
+      }
+    });
+    return found.sort((one, other) => begins(one) - begins(other));
+  }
+
+  /** Of each panel how many ops match, and their seconds. */
+  matches() {
+    const matching = this.matchings();
+    return this.view.panels.map((panel, number) => {
+      const found = { ops: 0, seconds: 0 };
+      panel.rows.filter((each) => each.steps).forEach((each) => {
+        const { marks } = each.sets.at(-1);
+        for (let index = 0; index < marks.count; index += 1) {
+          if (!matching[number](marks.kind[index], marks.op[index])) continue;
+          found.ops += 1;
+          found.seconds += lengthOf(marks, index);
+        }
+      });
+      return found;
+    });
+  }
+
+  /** "37 ops, 1.23 s", one for each panel; nothing where nothing is asked for. */
+  count() {
+    const told = this.matches().map(({ ops, seconds }) => `${counted(ops, "op")}, ${units.seconds(seconds)}`);
+    return this.on ? told.join("; ") : "";
+  }
+
+  /** All that match, panel after panel. */
+  all() {
+    const matching = this.matchings();
+    return this.view.panels.flatMap((panel, number) => this.spots(panel, matching[number]));
+  }
+}
+
+const begins = (spot) => spot.set.marks.start[spot.index];

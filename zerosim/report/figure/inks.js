@@ -1,0 +1,57 @@
+// Colours and hatches on the canvas. The palette comes from Python; what follows light and dark comes from the style
+// sheet's custom properties. Hatches are tiles of six pixels, made once a theme and a density of the screen.
+
+const TILE = 6;
+const OPEN = new Set(["wait", "hold"]); // drawn as an open box
+
+class Inks {
+  constructor(element, kinds) {
+    this.element = element;
+    this.kinds = kinds;
+    this.refresh();
+  }
+
+  /** Read the theme again; patterns are made anew when they are next asked for. */
+  refresh() {
+    const style = getComputedStyle(this.element);
+    this.density = window.devicePixelRatio || 1;
+    this.theme = (name) => style.getPropertyValue(`--zerosim-${name}`).trim();
+    this.named = new Map();
+    this.patterns = new Map();
+  }
+
+  /** A colour of the theme. */
+  tone(name) {
+    if (!this.named.has(name)) this.named.set(name, this.theme(name));
+    return this.named.get(name);
+  }
+
+  colour(kind) {
+    return this.kinds[kind].colour || this.tone(this.kinds[kind].name);
+  }
+
+  open(kind) {
+    return OPEN.has(this.kinds[kind].name);
+  }
+
+  /** What fills a box of this kind. */
+  fill(context, kind) {
+    if (!this.kinds[kind].hatch) return this.colour(kind);
+    if (!this.patterns.has(kind)) this.patterns.set(kind, this.pattern(context, kind));
+    return this.patterns.get(kind);
+  }
+
+  pattern(context, kind) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = Math.round(TILE * this.density);
+    const pen = tile.getContext("2d");
+    pen.scale(tile.width / TILE, tile.height / TILE);
+    pen.fillStyle = this.colour(kind);
+    pen.fillRect(0, 0, TILE, TILE);
+    pen.strokeStyle = this.kinds[kind].dark ? "rgba(255,255,255,.45)" : "rgba(0,0,0,.42)";
+    pen.stroke(new Path2D(this.kinds[kind].hatch));
+    const pattern = context.createPattern(tile, "repeat");
+    pattern.setTransform(new DOMMatrix().scale(TILE / tile.width, TILE / tile.height));
+    return pattern;
+  }
+}
