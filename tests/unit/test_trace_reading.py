@@ -213,6 +213,9 @@ def test_files_are_ranks_and_the_slowest_explains(tmp_path: Path) -> None:
     known = read_trace(tmp_path, step=4).summary()
     assert [(rank.name, us(rank.end_seconds)) for rank in known.classes] == [("rank 0", 1000), ("rank 1", 1100)]
     assert us(known.step_seconds) == 1100
+    assert len(read_trace(tmp_path, step=4).steps) == 2  # one has a kernel more
+    profiled(tmp_path, 3)
+    assert len(read_trace(tmp_path).steps) == 1  # all ran the same
 
 
 def test_the_rank_that_comes_last_has_the_shortest_collectives(tmp_path: Path) -> None:
