@@ -33,8 +33,8 @@ def test_a_measured_step_prints_as_a_played_one(traces: Path) -> None:
     assert "C  compute                540 us  54.0 %" in lines
     assert "X  exposed communication  100 us  10.0 %  50 % of 200 us hidden" in lines
     assert "phases: forward 400 us (40.0 %), backward 300 us (30.0 %), optimizer 300 us (30.0 %)" in lines
-    assert "host not ready, optimizer     245 us  24.5 %" in lines
-    assert "all-reduce         1 x  200 us  20.0 %     2 MB      10 GB/s" in lines
+    assert "host not ready, optimizer       245 us  24.5 %" in lines
+    assert "all-reduce         1 x  200 us  20.0 %  2 MB   10 GB/s" in lines
     assert "rank 1  1 ms   540 us   100 us     0 s" in lines
     assert all(len(line) <= 100 for line in answer.out.splitlines())
 

@@ -180,6 +180,20 @@ def test_a_cpu_optimizer_is_work_of_the_host(tmp_path: Path) -> None:
     assert (us(known.breakdown.host_compute), us(known.step_seconds)) == (300, 400)
 
 
+def test_the_host_waits_for_what_ended_while_it_waited(tmp_path: Path) -> None:
+    """It waits from 12 to 61 for the kernel that ends at 60, and launches the next one at 70."""
+    events = [
+        complete("ProfilerStep#1", "user_annotation", MAIN, 0, 100),
+        launch(0, 1), kernel(GEMM, 10, 60, 1), launch(6, 2), kernel(REDUCE, 15, 65, 2, stream=20),
+        complete("cudaStreamSynchronize", "cuda_runtime", MAIN, 12, 61, correlation=3),
+        launch(70, 4), kernel(GEMM, 80, 90, 4),
+    ]  # fmt: skip
+    measured = read(tmp_path, events)
+    assert [op.host_waits for op in measured.step.ops if op.work] == [(), (), (0,)]
+    waits = measured.summary().host_waits
+    assert (waits.count, us(waits.seconds)) == (1, 49)
+
+
 def test_streams_have_the_names_of_the_trace_and_a_picture(tmp_path: Path) -> None:
     title = {"ph": "M", "name": "thread_name", "pid": 0, "tid": 20, "args": {"name": "stream 20 <&>"}}
     measured = read(tmp_path, [*three_steps(), title])
@@ -199,6 +213,9 @@ def test_files_are_ranks_and_the_slowest_explains(tmp_path: Path) -> None:
     known = read_trace(tmp_path, step=4).summary()
     assert [(rank.name, us(rank.end_seconds)) for rank in known.classes] == [("rank 0", 1000), ("rank 1", 1100)]
     assert us(known.step_seconds) == 1100
+    assert len(read_trace(tmp_path, step=4).steps) == 2  # one has a kernel more
+    profiled(tmp_path, 3)
+    assert len(read_trace(tmp_path).steps) == 1  # all ran the same
 
 
 def test_the_rank_that_comes_last_has_the_shortest_collectives(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ Rules
   kernel that no table knows counts as a memory-bound one; how many, and how long, is counted.
 - `issued` is the end of the call that launched it; where none was recorded, the start of the step. `ready` is its
   start: that a kernel waits for others within itself (NCCL) cannot be seen from one rank.
+- An op is issued after the host has waited (`cudaStreamSynchronize` and its like) for the op that ended in that wait.
 - Times are cut at the edges of the step, and are seconds from its start.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast, get_args
 
 from zerosim.measured.phases import Phased, Phases
@@ -51,7 +53,7 @@ UNSAID = "all_reduce"  # what a collective counts as whose kind the trace does n
 
 class Recorded(NamedTuple):
     """A rank's step. `unnamed`: kernels that no table knew, seconds by name; `unsaid`: collectives of no known kind;
-    `unlaunched`: GPU events without a recorded launch."""
+    `unlaunched`: GPU events without a recorded launch; `waited`: how often and how long the host waited for the GPU."""
 
     step: Step
     spans: tuple[Span, ...]
@@ -60,6 +62,7 @@ class Recorded(NamedTuple):
     unnamed: Mapping[str, float]
     unsaid: int
     unlaunched: int
+    waited: tuple[int, float]
     phased: bool
 
 
@@ -79,6 +82,7 @@ def record(profile: Profile, window: Window, rank_class: str) -> Recorded:
     streams = _streams(window.events, profile.titles)
     phases = Phases(profile, window)
     kinds = _Kinds(profile)
+    awaited = _awaited(profile, window, pieces)
     ops: list[Op] = []
     spans: list[Span] = []
     demands: list[Demand] = []
@@ -90,8 +94,8 @@ def record(profile: Profile, window: Window, rank_class: str) -> Recorded:
         name = str(event.arguments.get("op") or brief(event.name))
         layer = event.arguments.get("layer")
         ops.append(
-            Op(number, name, stream, work, phase=known.phase, micro_batch=known.micro_batch,
-               layer=layer if isinstance(layer, int) else None)
+            Op(number, name, stream, work, host_waits=awaited.get(number, ()), phase=known.phase,
+               micro_batch=known.micro_batch, layer=layer if isinstance(layer, int) else None)
         )  # fmt: skip
         spans.append(Span(number, rank_class, piece.issued, piece.start, piece.start, piece.end, ""))
         calling = min((call.end - call.start) / 1e6 / profile.ticks, piece.issued) if call else 0.0
@@ -105,16 +109,19 @@ def record(profile: Profile, window: Window, rank_class: str) -> Recorded:
         unnamed=kinds.unnamed,
         unsaid=kinds.unsaid,
         unlaunched=sum(piece.call is None for piece in pieces if isinstance(piece.event, GpuEvent)),
+        waited=_waited(profile, window),
         phased=all(op.phase != "unknown" for op in ops),
     )
 
 
-def _pieces(profile: Profile, window: Window) -> Iterator[_Piece]:
+def _clock(profile: Profile, window: Window) -> Callable[[float], float]:
+    """From the trace's clock to seconds of the step; what lies outside is moved to its edge."""
     scale = 1e6 * profile.ticks
+    return lambda time: (min(max(time, window.start), window.end) - window.start) / scale
 
-    def seconds(time: float) -> float:
-        return (min(max(time, window.start), window.end) - window.start) / scale
 
+def _pieces(profile: Profile, window: Window) -> Iterator[_Piece]:
+    seconds = _clock(profile, window)
     for event in window.events:
         if event.end > window.start:
             call = launch(event, profile)
@@ -124,6 +131,33 @@ def _pieces(profile: Profile, window: Window) -> Iterator[_Piece]:
         if window.start < work.end and work.start < window.end:
             start = seconds(work.start)
             yield _Piece(start, start, seconds(work.end), work, work)
+
+
+def _awaited(profile: Profile, window: Window, pieces: Sequence[_Piece]) -> dict[int, tuple[int, ...]]:
+    """By op, the one that the host waited for before it issued it: the last to end while it waited."""
+    seconds = _clock(profile, window)
+    ended = sorted((piece.end, number) for number, piece in enumerate(pieces))
+    ends = [end for end, _ in ended]
+    issued: dict[Thread, list[tuple[float, int]]] = {}
+    for number, piece in enumerate(pieces):
+        if piece.call is not None:
+            issued.setdefault(piece.call.thread, []).append((seconds(piece.call.start), number))
+    found: dict[int, tuple[int, ...]] = {}
+    for wait in profile.waits:
+        start, end = seconds(wait.start), seconds(wait.end)
+        last, following = bisect_right(ends, end) - 1, issued.get(wait.thread, [])
+        place = bisect_left(following, (end, -1))
+        if start < end and last >= 0 and ends[last] > start and place < len(following):
+            number = following[place][1]
+            if ended[last][1] < number:
+                found[number] = (ended[last][1],)
+    return found
+
+
+def _waited(profile: Profile, window: Window) -> tuple[int, float]:
+    seconds = _clock(profile, window)
+    lengths = [seconds(wait.end) - seconds(wait.start) for wait in profile.waits]
+    return sum(length > 0 for length in lengths), sum(lengths)
 
 
 def _turn(piece: _Piece) -> float:

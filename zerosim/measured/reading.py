@@ -17,6 +17,7 @@ from zerosim.measured.program import UNSAID, Recorded, record
 from zerosim.measured.steps import Wanted, Window, window
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.profile import Profile, read_profile
+from zerosim.step import Step
 from zerosim.timeline import Timeline
 from zerosim.views import recorded
 from zerosim.views.activity import activity
@@ -52,10 +53,11 @@ def read_trace(*paths: str | os.PathLike[str], step: Wanted = None, title: str =
     `step`: the N of ProfilerStep#N, or "all" (of several all but the last, which may be cut off).
     """
     ranks = _ranks([read_profile(path) for path in _files(paths)], step)
-    classes = tuple(RankClass(rank.name, (rank.rank,), program) for program, rank in enumerate(ranks))
+    programs = _programs(ranks)
+    classes = tuple(RankClass(rank.name, (rank.rank,), programs.index(rank.recorded.step)) for rank in ranks)
     supply = _supply(ranks)
     timeline = Timeline(
-        steps=tuple(rank.recorded.step for rank in ranks),
+        steps=programs,
         classes=classes,
         spans={rank.name: rank.recorded.spans for rank in ranks},
         demands={rank.name: rank.recorded.demands for rank in ranks},
@@ -107,6 +109,15 @@ def _ranks(profiles: Sequence[Profile], wanted: Wanted) -> list[_Rank]:
     return found
 
 
+def _programs(ranks: Sequence[_Rank]) -> tuple[Step, ...]:
+    """What the ranks ran; those that ran the same share one, as in a played step."""
+    found: list[Step] = []
+    for rank in ranks:
+        if rank.recorded.step not in found:
+            found.append(rank.recorded.step)
+    return tuple(found)
+
+
 def _number(known: Window) -> int | None:
     """The step that the first rank was looked at in."""
     word, _, number = known.label.rpartition(" ")
@@ -148,6 +159,7 @@ def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timelin
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
         allocated=allocated,
         reserved=reserved,
+        waited=slowest.recorded.waited,
         findings=tuple(_findings(ranks, slowest, timeline)),
         assumptions=tuple(_assumptions(ranks, slowest)),
     )

@@ -53,10 +53,10 @@ def layers(timeline: Timeline, rank_class: RankClass) -> list[Band]:
     ]
     computed.sort(key=lambda span: (span.start, span.op))
     runs = [(layer, list(spans)) for layer, spans in groupby(computed, key=lambda span: ops[span.op].layer)]
-    starts = [*(spans[0].start for _, spans in runs), float("inf")][1:]
+    starts = [*(spans[0].start for _, spans in runs[1:]), float("inf")]
     return [
         Band(f"layer {layer}", spans[0].start, min(max(span.end for span in spans), following))
-        for (layer, spans), following in zip(runs, starts, strict=True)
+        for (layer, spans), following in zip(runs, starts, strict=False)  # without compute there is no run
         if layer is not None
     ]
 

@@ -70,7 +70,10 @@ def ran_rows(summary: Recorded) -> list[tuple[str, ...]]:
     """Kinds of kernels, collectives and copies: how often, how long, how much."""
     rows = [(WORDS[name], *_kernels(each, summary)) for name, each in summary.kernels.items()]
     rows += [(name.replace("_", "-"), *_moved(each, summary)) for name, each in summary.collectives.items()]
-    return rows + [(COPIES[name], *_moved(each, summary)) for name, each in summary.copies.items()]
+    rows += [(COPIES[name], *_moved(each, summary)) for name, each in summary.copies.items()]
+    if summary.host_waits.count:
+        rows.append(("host waits for the GPU", *_kernels(summary.host_waits, summary)))
+    return rows
 
 
 def _ran(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:

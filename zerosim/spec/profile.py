@@ -92,7 +92,8 @@ class ProfiledStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One file. `steps` in order of time; `calls` by correlation; `work` of the CPU and of drives, by row."""
+    """One file. `steps` in order of time; `calls` by correlation; `waits`: when the host waited for the GPU; `work` of
+    the CPU and of drives."""
 
     source: str
     rank: int | None
@@ -103,6 +104,7 @@ class Profile:
     steps: tuple[ProfiledStep, ...]
     backward: tuple[HostEvent, ...]
     optimizer: tuple[HostEvent, ...]
+    waits: tuple[HostEvent, ...]
     work: tuple[HostEvent, ...]
     collectives: Mapping[int, str]  # what the host called a collective, by external id
     levels: tuple[Level, ...]
@@ -133,6 +135,7 @@ def read_profile(path: str | Path) -> Profile:
         steps=tuple(sorted(sorter.steps.values(), key=lambda step: step.start)),
         backward=tuple(sorter.backward),
         optimizer=tuple(sorter.optimizer),
+        waits=tuple(sorter.waits),
         work=tuple(sorted(sorter.work, key=lambda event: (event.start, event.end))),
         collectives=sorter.collectives,
         levels=_levels(sorter.levels, _number(head.get("contextBytes")) or 0.0),
@@ -160,6 +163,7 @@ class _Sorter:
         self.steps: dict[int, ProfiledStep] = {}
         self.backward: list[HostEvent] = []
         self.optimizer: list[HostEvent] = []
+        self.waits: list[HostEvent] = []
         self.work: list[HostEvent] = []
         self.collectives: dict[int, str] = {}
         self.levels: list[Level] = []
@@ -193,10 +197,11 @@ class _Sorter:
             self._gpu(event, sys.intern(name), GPU_CATEGORIES[category], start, start + length, arguments)
         elif category in CALL_CATEGORIES:
             correlation = _whole(arguments.get("correlation"))
+            call = HostEvent(sys.intern(name), _thread(event), start, start + length, correlation)
             if correlation is not None:
-                self.calls[correlation] = HostEvent(
-                    sys.intern(name), _thread(event), start, start + length, correlation
-                )
+                self.calls[correlation] = call
+            if name.endswith("Synchronize"):
+                self.waits.append(call)
         elif not category.startswith("gpu_"):
             self._annotation(event, name, start, start + length, arguments)
 

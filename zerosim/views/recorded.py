@@ -33,7 +33,8 @@ PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "over
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the files say beside their events. `launched`: the launches of the kernels were recorded. `allocated` and
-    `reserved`: peaks of GPU memory as the caching allocator counted them."""
+    `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the host
+    waited for the GPU."""
 
     title: str
     step: str
@@ -42,13 +43,14 @@ class Facts:
     launched: bool = True
     allocated: float | None = None
     reserved: float | None = None
+    waited: tuple[int, float] = (0, 0.0)
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Work of one kind on the GPU, or by the CPU; seconds are summed, also where some ran at once."""
+    """Work of one kind on the GPU, or of the host; seconds are summed, also where some ran at once."""
 
     count: int
     seconds: float
@@ -103,6 +105,7 @@ class Recorded:
     collectives: Mapping[str, Moved]
     copies: Mapping[str, Moved]
     memory: MeasuredMemory
+    host_waits: Kernels
     classes: tuple[RankSummary, ...]
     findings: tuple[Finding, ...]
     assumptions: tuple[str, ...]
@@ -127,9 +130,10 @@ Answer = Summary | Recorded  # what reports show: a step that was played, or one
 
 
 def record(timeline: Timeline, facts: Facts) -> Recorded:
-    """All that a measured timeline tells."""
+    """All that a measured timeline tells; each rank has its own clock, so the slowest is looked at alone."""
+    whole, slowest = timeline, timeline.slowest
+    timeline = replace(whole, classes=(slowest,))
     seen = activity(timeline)
-    slowest = timeline.slowest
     known = all(op.phase != "unknown" for op in timeline.step.ops)
     ops, spans = timeline.step.ops, timeline.spans[slowest.name]
     return Recorded(
@@ -146,7 +150,8 @@ def record(timeline: Timeline, facts: Facts) -> Recorded:
         collectives=_moved((work.kind, work.bytes, span) for work, span in _ran(ops, spans, Collective)),
         copies=_moved((way(work), work.bytes, span) for work, span in _ran(ops, spans, Transfer)),
         memory=MeasuredMemory(timeline.supply.capacities.get("gpu"), facts.allocated, facts.reserved),
-        classes=tuple(_classes(timeline)),
+        host_waits=Kernels(*facts.waited),
+        classes=tuple(_classes(whole)),
         findings=facts.findings,
         assumptions=facts.assumptions,
     )
