@@ -35,6 +35,30 @@ INKS: Mapping[str, Ink] = {
     "host": Ink("CPU", "#BBBBBB", "grid"),
 }
 
+BARE: Mapping[str, Ink] = {  # what a step shows when nothing is computed
+    "exposed": Ink("exposed communication", "#000000", dark=True),
+    "copying": Ink("exposed copies", "#999999", "dotted"),
+    "computing": Ink("exposed work of the CPU", "#666666", "grid", dark=True),
+}
+SPENT: Mapping[str, Ink] = {  # the parts of a step, by the fields of `views.Breakdown`
+    "compute": INKS["matmul"]._replace(word="compute"),
+    "exposed_communication": INKS["all_gather"]._replace(word="exposed communication"),
+    "exposed_transfer": INKS["transfer"]._replace(word="exposed copies"),
+    "host_compute": INKS["host"]._replace(word="CPU"),
+    "idle": Ink("idle", "#FFFFFF", "falling"),
+}
+HELD: Mapping[str, Ink] = {  # the parts of memory, by `step.CATEGORIES`
+    "parameters": Ink("parameters", "#0072B2", dark=True),
+    "gradients": Ink("gradients", "#009E73", "level", dark=True),
+    "optimizer": Ink("optimizer states", "#E69F00", "rising"),
+    "activations": Ink("activations", "#56B4E9", "dotted"),
+    "buffers": Ink("buffers", "#CC79A7", "crossed"),
+    "overhead": Ink("overhead", "#BBBBBB", "grid"),
+}
+
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of curves, one after the other
+LIMIT = "#D55E00"  # of what there is no more than: the capacity of a tier, a target; and of what goes beyond
+
 
 def ink_of(work: Work) -> str:
     """The name in INKS."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zerosim.report import axis, bands, lanes
 from zerosim.report.lanes import Lane, Scale
 from zerosim.report.marks import CHARACTER, Mark, drawn, fits, number, text
-from zerosim.report.palette import INKS, Hatch
+from zerosim.report.palette import BARE, INKS, Hatch
 from zerosim.resources import RankClass
 from zerosim.step import COMPUTE
 from zerosim.timeline import Timeline
@@ -26,8 +26,8 @@ HEAD, AXIS, LEGEND_LINE = 50.0, 26.0, 20.0
 TICK_EVERY = 100  # pixels between ticks of the axis, at least
 NARROWEST = 400  # pixels of the whole picture
 TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
-EXPOSED = {"exposed": "exposed communication", "copying": "exposed copies", "computing": "exposed work of the CPU"}
-BARE = EXPOSED | {"wait": "waits for other ranks"}
+EXPOSED = {name: ink.word for name, ink in BARE.items()}
+UNCOVERED = EXPOSED | {"wait": "waits for other ranks"}
 WORKING_ON = {lanes.FLIGHTS[phase]: f"{phase} of a micro-batch" for phase in ("forward", "backward")}
 ISSUING = {"issue": "host issues", "wait": "waits"}
 
@@ -74,10 +74,10 @@ def render(timeline: Timeline, width: int = 1200, rank_class: str = "", title: s
     """The picture of one rank class; of the one that ends last, which explains the step, unless another is named."""
     width = max(width, NARROWEST)
     shown = next((known for known in timeline.classes if known.name == rank_class), timeline.slowest)
-    unscaled = [*_lanes(timeline, shown, Scale(0.0, 0.0))]
+    unscaled = [*lanes_of(timeline, shown, Scale(0.0, 0.0))]
     left = MARGIN + CHARACTER * (max(len(lane.title) for lane in unscaled) + 1)
     scale = Scale(left, (width - MARGIN - left) / (timeline.makespan or 1.0))
-    rows = list(_lanes(timeline, shown, scale))
+    rows = list(lanes_of(timeline, shown, scale))
     top = HEAD + BAND + GAP
     bottom = top + sum(lane.height + GAP for lane in rows)
     frame = Frame(width, left, width - MARGIN, top, bottom)
@@ -94,7 +94,8 @@ def render(timeline: Timeline, width: int = 1200, rank_class: str = "", title: s
     return "\n".join(body) + "\n"
 
 
-def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]:
+def lanes_of(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]:
+    """The lanes of the picture, from top to bottom: the host, the streams, what is exposed."""
     yield lanes.host(timeline, shown, scale, THIN)
     own = lanes.streams(timeline, shown, scale, LANE)
     if len(timeline.steps) > 1 and not stages_in_turn(timeline):  # a pipeline: the schedule of all stages
@@ -113,7 +114,7 @@ def _lanes(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[Lane]
 
 def _bare(ink: str, pair: tuple[float, float], scale: Scale) -> Mark:
     start, end = pair
-    about = f"{BARE[ink]}: {show_seconds(end - start)}, from {show_seconds(start)}"
+    about = f"{UNCOVERED[ink]}: {show_seconds(end - start)}, from {show_seconds(start)}"
     return scale.mark(ink, start, end, "", about)
 
 
@@ -127,9 +128,8 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
     yield f'<title id="title">{text(heading)}</title>'
     yield f"<style>\n{_style()}\n</style>"
     yield "<defs>"
-    yield from (_pattern(f"{name}-fill", ink.colour, ink.hatch, ink.dark) for name, ink in INKS.items())
-    yield _pattern("copying-fill", "#999999", "dotted", dark=False)
-    yield _pattern("computing-fill", "#666666", "grid", dark=True)
+    bare = {name: ink for name, ink in BARE.items() if ink.hatch != "plain"}
+    yield from (_pattern(f"{name}-fill", ink.colour, ink.hatch, ink.dark) for name, ink in {**INKS, **bare}.items())
     yield "</defs>"
     yield '<rect class="paper" width="100%" height="100%"/>'
     yield f'<text class="title" x="{number(MARGIN)}" y="24">{text(heading)}</text>'

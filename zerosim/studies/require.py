@@ -86,7 +86,7 @@ class Required:
 
 def require(scenario: Scenario, resource: str, wish: Wish) -> Required:
     """The least rate at which the step is as wished."""
-    asked, notes = _uncalibrated(scenario)
+    asked, notes = uncalibrated(scenario)
     trials = Trials(asked, resource)
     kind, today = trials.resource.kind, trials.resource.today
     if wish.goal == "mfu" and kind.unit == "FLOP/s":
@@ -140,7 +140,7 @@ def _limited(fastest: Simulation, freed: Simulation, why: str, target: float) ->
     return f"computes {computes} of the step and {waiting(summary)}"
 
 
-def _uncalibrated(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
+def uncalibrated(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
     """Without what was measured of collectives, copies and drives, all of which holds at the rates of today only."""
     known = scenario.calibration
     if known is None or not (known.curves or known.rates):

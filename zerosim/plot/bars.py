@@ -1,0 +1,217 @@
+"""Bars: where the time of steps went, what memory holds at its peak, and the bill of model states by formula.
+
+Rule: a bar's parts sum to the number that is written at its end; a part has its number where there is room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.plot import paper, scales
+from zerosim.plot.inks import limit, paint, stroke
+from zerosim.plot.named import labelled, ranks_per_node
+from zerosim.report.palette import HELD, LIMIT, SPENT, Ink
+from zerosim.studies.ledger import GRADIENT, OPTIMIZER, WEIGHT, Entry, model_states
+from zerosim.studies.ledger import ledger as bill
+from zerosim.timeline import Timeline
+from zerosim.units import show_count, show_seconds, show_share, show_size
+from zerosim.views import TierMemory
+from zerosim.views import breakdown as parts_of
+from zerosim.views import memory as tiers_of
+
+BAR, AROUND = 0.27, 0.62  # inches: of a bar with what is between two of them; above and below all
+THICK = 0.72  # of what a bar has
+WRITTEN = 6.5  # points of the letters on bars
+LETTER = 0.6 * WRITTEN  # points of one of them
+SEEN = 5e-3  # of the longest bar: less is no entry of the legend
+STAGES = {0: "stage 0 (DDP)", 1: "stage 1", 2: "stage 2", 3: "stage 3"}
+
+
+class _Bar(NamedTuple):
+    """A bar: its name, its parts by name of an ink, what stands at its end, and where it ought to end at the most."""
+
+    label: str
+    parts: Mapping[str, float]
+    told: str
+    limit: float = 0.0
+
+    @property
+    def whole(self) -> float:
+        return sum(self.parts.values())
+
+
+def breakdown(
+    played: Sequence[Timeline],
+    labels: Sequence[str] = (),
+    share: bool = False,
+    title: str = "",
+    width: float = paper.WIDTH,
+    ax: Axes | None = None,
+) -> Figure:
+    """Where the time of each step went: seconds, or with `share` parts of the step."""
+    bars = []
+    for each, label in zip(played, labelled(played, labels), strict=True):
+        by = 1 / (each.makespan or 1.0) if share else 1.0
+        parts = {name: seconds * by for name, seconds in asdict(parts_of(each)).items()}
+        bars.append(_Bar(label, parts, show_seconds(each.makespan)))
+    most = max(bar.whole for bar in bars)
+
+    def axis(ax: Axes) -> None:
+        if share:
+            scales.shares(ax, "x", "share of the step")
+        else:
+            scales.seconds(ax, "x", most, "step")
+
+    return _drawn(bars, SPENT, show_share if share else show_seconds, axis, title, width, ax)
+
+
+def memory_parts(
+    played: Sequence[Timeline],
+    labels: Sequence[str] = (),
+    tier: str = "gpu",
+    title: str = "",
+    width: float = paper.WIDTH,
+    ax: Axes | None = None,
+) -> Figure:
+    """What a tier holds at its peak, with its capacity: of one GPU, or of a node's `dram` or `nvme`."""
+    bars = []
+    for each, label in zip(played, labelled(played, labels), strict=True):
+        held = tier_of(each, tier)
+        told = f"{show_size(held.peak)}{', does not fit' if held.excess else ''}"
+        bars.append(_Bar(label, held.parts, told, held.capacity))
+    whose = "a GPU" if tier == "gpu" else f"{tier.upper().replace('NVME', 'NVMe')} of a node"
+    return _sized(bars, f"peak of {whose}", title, width, ax)
+
+
+def ledger(
+    parameters: float,
+    gpus: int,
+    capacity: float = 0.0,
+    offload: bool = False,
+    gpus_per_node: int | None = None,
+    title: str | None = None,
+    width: float = paper.WIDTH,
+    ax: Axes | None = None,
+) -> Figure:
+    """The bill of model states on each GPU by stage: 2 + 2 + 12 bytes a parameter (Rajbhandari et al. 2020, ZeRO §3.1).
+
+    `offload` adds the stages with the optimizer in host memory; `capacity` (bytes) is a line.
+    """
+    entries = bill(parameters, gpus, gpus_per_node)
+    rows = [e for e in entries if e.offload == "none"] + [
+        e for e in entries if offload and e.offload == "cpu" and e.stage
+    ]
+    bars = [_Bar(_entry_name(e), _states(e, parameters, gpus), _entry_told(e), capacity) for e in rows]
+    named = f"Model states of {show_count(parameters)} parameters on {gpus} GPUs" if title is None else title
+    return _sized(bars, "model states a GPU", named, width, ax)
+
+
+def tier_of(played: Timeline, tier: str) -> TierMemory:
+    """A tier of a played step; InputError where it is not in use."""
+    tiers = tiers_of(played, ranks_per_node(played))
+    if tier not in tiers:
+        expected = f"one of the tiers in use: {', '.join(tiers)}"
+        raise InputError([Problem("plot.memory", "tier", f'"{tier}"', expected, nearest(tier, list(tiers)))])
+    return tiers[tier]
+
+
+def _entry_name(entry: Entry) -> str:
+    return f"stage {entry.stage}, optimizer in DRAM" if entry.offload == "cpu" else STAGES[entry.stage]
+
+
+def _entry_told(entry: Entry) -> str:
+    below = f" and {show_size(entry.dram_bytes_per_node)} of DRAM a node" if entry.dram_bytes_per_node else ""
+    return show_size(entry.gpu_bytes_per_gpu) + below
+
+
+def _states(entry: Entry, parameters: float, gpus: int) -> dict[str, float]:
+    """The parts of a line of the bill; with the optimizer elsewhere, gradients are what is not weights."""
+    weights = model_states(entry.stage, parameters, gpus, (WEIGHT, 0, 0))
+    if entry.offload == "cpu":
+        return {"parameters": weights, "gradients": entry.gpu_bytes_per_gpu - weights, "optimizer": 0.0}
+    return {
+        "parameters": weights,
+        "gradients": model_states(entry.stage, parameters, gpus, (0, GRADIENT, 0)),
+        "optimizer": model_states(entry.stage, parameters, gpus, (0, 0, OPTIMIZER)),
+    }
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _sized(bars: Sequence[_Bar], label: str, title: str, width: float, ax: Axes | None) -> Figure:
+    """Bars of bytes."""
+    most = max(max(bar.whole, bar.limit) for bar in bars)
+    return _drawn(bars, HELD, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
+
+
+def _drawn(
+    bars: Sequence[_Bar],
+    inks: Mapping[str, Ink],
+    show: Callable[[float], str],
+    axis: Callable[[Axes], None],
+    title: str,
+    width: float,
+    ax: Axes | None,
+) -> Figure:
+    with paper.style():
+        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, 1.0)
+        on = ax if ax is not None else figure.subplots()
+        entries = _bars(on, bars, inks, show, width * 72 - LETTER * max(len(bar.label) for bar in bars))
+        axis(on)
+        paper.title(on, title)
+        lines = paper.legend(figure, entries, ax)
+        if ax is None:
+            high = AROUND + (0.1 if title else -0.1) + BAR * len(bars) + paper.LEGEND_LINE * lines
+            figure.set_size_inches(width, high)
+            paper.settled(figure)
+        return figure
+
+
+def _bars(
+    ax: Axes, bars: Sequence[_Bar], inks: Mapping[str, Ink], show: Callable[[float], str], points: float
+) -> list[Artist]:
+    """The first bar is on top; the entries of the legend."""
+    most = max(max(bar.whole, bar.limit) for bar in bars) or 1.0
+    entries: list[Artist] = []
+    reached = [0.0] * len(bars)
+    for name, ink in inks.items():
+        sizes = [bar.parts.get(name, 0.0) for bar in bars]
+        if not any(sizes):
+            continue
+        look = paint(ink)
+        drawn = ax.barh(range(len(bars)), sizes, left=reached, height=THICK, label=ink.word, **look.keywords)
+        texts = [show(size) if LETTER * (len(show(size)) + 2) < 0.7 * points * size / most else "" for size in sizes]
+        rim = {"facecolor": look.face, "edgecolor": "none", "pad": 0.8}
+        ax.bar_label(
+            drawn, texts, label_type="center", fontsize=WRITTEN, color="white" if look.dark else "black", bbox=rim
+        )
+        if max(sizes) > SEEN * most:
+            entries.append(look.swatch(ink.word))
+        reached = [sum(pair) for pair in zip(reached, sizes, strict=True)]
+    for place, bar in enumerate(bars):
+        end = max(bar.whole, bar.limit if bar.limit - bar.whole < 0.2 * most else 0.0)
+        ax.annotate(bar.told, (end, place), (4, 0), textcoords="offset points", va="center", size=WRITTEN + 0.5)
+    if any(bar.limit for bar in bars):
+        entries.append(_limits(ax, bars))
+    ax.set_yticks(range(len(bars)), [bar.label for bar in bars])
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    ax.set_xlim(0.0, most * 1.02)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x")
+    return entries
+
+
+def _limits(ax: Axes, bars: Sequence[_Bar]) -> Artist:
+    """A stroke at the limit of each bar, all one line where they are equal."""
+    for place, bar in enumerate(bars):
+        if bar.limit:
+            limit(ax, [bar.limit] * 2, [place - 0.5, place + 0.5])
+    return stroke("capacity", color=LIMIT, linestyle="--")

@@ -1,0 +1,121 @@
+"""Lanes of boxes in axes whose x is seconds: the marks of `report.lanes`, as matplotlib draws them.
+
+Rule: a mark's pixel is a point of paper times `POINT`, at which the letters of `report.marks` have the size of those
+here; so what is too narrow is joined, and what has room for its name has it, as in the SVG. Boxes of one kind are one
+collection, however many lanes they are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.patheffects import withStroke
+
+from zerosim.plot.inks import FAINT, PAINTS
+from zerosim.report.bands import Band
+from zerosim.report.lanes import Lane, Scale
+from zerosim.report.marks import FONT, Mark, fits, fitting, joined
+from zerosim.units import show_seconds
+
+LETTERS = 6.5  # points
+POINT = LETTERS / FONT * 1.06  # of paper for a pixel of a mark: the font here is wider than that of the SVG
+GAP, BAND = 3.0, 11.0  # points
+ROUNDED = 1e-9  # of a pixel
+
+
+class Window(NamedTuple):
+    """The seconds that are shown, on so many points of paper."""
+
+    start: float
+    end: float
+    points: float
+
+    @property
+    def scale(self) -> Scale:
+        """To the pixels of marks, 0 at the start."""
+        per_second = self.points / POINT / ((self.end - self.start) or 1.0)
+        return Scale(-self.start * per_second, per_second)
+
+    @property
+    def pixels(self) -> float:
+        return self.points / POINT
+
+    def seconds(self, pixel: float) -> float:
+        """Back again."""
+        return self.start + pixel * POINT / self.points * (self.end - self.start)
+
+    def clipped(self, marks: Iterable[Mark]) -> Iterator[Mark]:
+        """What of the marks is in it."""
+        for mark in marks:
+            left, right = max(mark.x, 0.0), min(mark.end, self.pixels)
+            if right - left > ROUNDED:
+                yield mark._replace(x=left, width=right - left)
+
+
+def height(lanes: Sequence[Lane]) -> float:
+    """Points of the lanes and the phases above them."""
+    return BAND + GAP + sum(lane.height + GAP for lane in lanes)
+
+
+def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window, makespan: float) -> None:
+    """All of it, from top to bottom, with the names of the lanes at the left."""
+    boxes: dict[str, list[list[tuple[float, float]]]] = {}
+    _phases(ax, phases, window)
+    top, middles = BAND + GAP, []
+    for lane in lanes:
+        ground = (max(window.start, 0.0), min(window.end, makespan) - max(window.start, 0.0))
+        ax.broken_barh([ground], (top, lane.height), facecolor=FAINT, linewidth=0)
+        for mark in joined(window.clipped(lane.marks)):
+            boxes.setdefault(mark.ink, []).append(_outline(mark, window, top, lane.height))
+            _label(ax, mark, window, top + lane.height * (1 - mark.share / 2))
+        middles.append(top + lane.height / 2)
+        top += lane.height + GAP
+    for ink, outlines in boxes.items():
+        ax.add_collection(PolyCollection(outlines, label=ink, **PAINTS[ink].keywords), autolim=False)
+    ax.set_xlim(window.start, window.end)
+    ax.set_ylim(top - GAP / 2, -1.0)
+    ax.set_yticks(middles, [lane.title for lane in lanes])
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.grid(axis="x")
+
+
+def _outline(mark: Mark, window: Window, top: float, high: float) -> list[tuple[float, float]]:
+    left, right = window.seconds(mark.x), window.seconds(mark.end)
+    bottom = top + high
+    upper = bottom - mark.share * high
+    return [(left, upper), (right, upper), (right, bottom), (left, bottom)]
+
+
+def _label(ax: Axes, mark: Mark, window: Window, middle: float) -> None:
+    label = fitting(mark.label, mark.width - 4)
+    if label:
+        _letters(ax, window.seconds(mark.x + mark.width / 2), middle, label, PAINTS[mark.ink].dark)
+
+
+def _letters(ax: Axes, x: float, y: float, words: str, dark: bool) -> None:
+    """Words on a box, white on a dark one, else black with a white rim that keeps hatches off."""
+    written = ax.text(
+        x, y, words, size=LETTERS, ha="center", va="center_baseline", clip_on=True, color="white" if dark else "black"
+    )
+    if not dark:
+        written.set_path_effects([withStroke(linewidth=1.8, foreground=(1.0, 1.0, 1.0, 0.7))])
+
+
+def _phases(ax: Axes, phases: Sequence[Band], window: Window) -> None:
+    """Forward, backward, optimizer, with as much about them as there is room for."""
+    for number, band in enumerate(phases):
+        left, right = max(band.start, window.start), min(band.end, window.end)
+        if right <= left:
+            continue
+        colours = {"facecolor": PAINTS[("even", "odd")[number % 2]].face, "linewidth": 0}
+        ax.broken_barh([(left, right - left)], (0.0, BAND), **colours)
+        told = (f"{band.label} {show_seconds(band.end - band.start)}", band.label)
+        pixels = (right - left) * window.scale.pixels_per_second
+        words = next((each for each in told if fits(each, pixels)), "")
+        if words:
+            _letters(ax, (left + right) / 2, BAND / 2, words, dark=True)
+            ax.texts[-1].set(color="black")

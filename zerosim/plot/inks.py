@@ -1,0 +1,81 @@
+"""How matplotlib draws what `report.palette` says: fill, hatch and swatch of each kind.
+
+Rule: no colour of a kind of work stands here. A hatch has the colour of the edge, which itself has no width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+
+from zerosim.report.palette import BARE, INKS, LIMIT, Hatch, Ink
+
+HATCHES: Mapping[Hatch, str] = {
+    "plain": "",
+    "rising": "////",
+    "falling": "\\\\\\\\",
+    "crossed": "xxx",
+    "upright": "|||",
+    "level": "----",
+    "dotted": "....",
+    "grid": "+++",
+}
+ON_DARK, ON_LIGHT = (1.0, 1.0, 1.0, 0.45), (0.0, 0.0, 0.0, 0.4)
+GREY, FAINT, INK = "#888888", "#F2F2F2", "#222222"
+
+
+class Paint(NamedTuple):
+    """What a box looks like; letters on a `dark` one are white."""
+
+    face: Any
+    edge: Any
+    hatch: str = ""
+    width: float = 0.0
+    dashed: bool = False
+    dark: bool = False
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """For patches, bars and collections of boxes."""
+        return {
+            "facecolor": self.face,
+            "edgecolor": self.edge,
+            "hatch": self.hatch or None,
+            "linewidth": self.width,
+            "linestyle": (0, (3, 2)) if self.dashed else "-",
+        }
+
+    def swatch(self, word: str) -> Artist:
+        """An entry of a legend."""
+        return Patch(label=word, **self.keywords)
+
+
+def stroke(label: str, **look: Any) -> Artist:
+    """An entry of a legend that is a line or a marker."""
+    return Line2D([], [], label=label, **look)
+
+
+def limit(ax: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
+    """A line at what there is no more than, with a white rim that keeps it apart from what it crosses."""
+    rim = [withStroke(linewidth=3.0, foreground=(1.0, 1.0, 1.0, 0.8))]
+    ax.plot(xs, ys, color=LIMIT, linestyle="--", label="capacity", path_effects=rim, zorder=4)
+
+
+def paint(ink: Ink) -> Paint:
+    """The paint of an ink."""
+    return Paint(ink.colour, ON_DARK if ink.dark else ON_LIGHT, HATCHES[ink.hatch], dark=ink.dark)
+
+
+PAINTS: Mapping[str, Paint] = {
+    "issue": Paint("#555555", "none", dark=True),
+    "wait": Paint("none", GREY, width=0.6, dashed=True),
+    "even": Paint("#C9C9C9", "none"),
+    "odd": Paint("#E2E2E2", "none"),
+    **{name: paint(ink) for name, ink in {**INKS, **BARE}.items()},
+}

@@ -1,0 +1,147 @@
+"""The paper that pictures are drawn on: figures that notebooks show and files that have the same bytes every time.
+
+Rules: letters are 7 to 9 points at the size of the figure, so that a figure of half a page is made so wide, not made
+smaller; the font is the one that matplotlib brings, so that a picture is the same on every machine; no file has a date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.report.files import write_bytes
+
+WIDTH = 6.4  # inches of a figure, unless another width is asked for; half a page is about 3.4
+SHARP = 2.0  # pixels of a screen for each of the figure, in a notebook
+DPI = 100.0
+LEGEND_LINE = 0.17  # inches
+FULL = 0.98  # of the width, which a legend may have
+STYLE: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": "#888888",
+    "grid.alpha": 0.35,
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "legend.handleheight": 0.9,
+    "legend.columnspacing": 1.4,
+    "legend.borderaxespad": 0.3,
+    "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "text.parse_math": False,  # a dollar in a title is a dollar
+    "svg.hashsalt": "zerosim",
+    "pdf.fonttype": 42,
+    "figure.constrained_layout.h_pad": 0.04,
+    "figure.constrained_layout.w_pad": 0.04,
+}
+WITHOUT_A_DATE: Mapping[str, Mapping[str, Any]] = {
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+    "ps": {"CreationDate": None},
+    "eps": {"CreationDate": None},
+    "png": {},
+}
+
+
+class Picture(Figure):
+    """A figure that a notebook shows: IPython knows one of pyplot's only, and asks others for `_repr_png_`."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        wide, high = (round(inches * DPI) for inches in self.get_size_inches())
+        return drawn(self, "png", dpi=DPI * SHARP), {"width": wide, "height": high}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Within it artists are made, and drawn, as all are here."""
+    settings: Any = dict(STYLE)
+    with mpl.rc_context(settings):
+        yield
+
+
+def picture(width: float, height: float) -> Figure:
+    """An empty figure of so many inches."""
+    return Picture(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
+    """The figure as a file of a kind."""
+    out = BytesIO()
+    with style():
+        figure.savefig(out, format=kind, metadata=dict(WITHOUT_A_DATE.get(kind, {})), **more)
+    return out.getvalue()
+
+
+def save(figure: Figure, path: str | Path, dpi: float = 2 * DPI) -> Path:
+    """Write a figure to .svg, .pdf, .eps or .png, with the same bytes every time, whole or not at all."""
+    path = Path(path)
+    kind = path.suffix[1:].lower()
+    if kind not in WITHOUT_A_DATE:
+        known = [f".{each}" for each in WITHOUT_A_DATE]
+        close = nearest(path.suffix, known)
+        raise InputError([Problem("plot.save", "path", str(path), f"a name that ends in {', '.join(known)}", close)])
+    write_bytes(path, drawn(figure, kind, dpi=dpi))
+    return path
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure that axes stand in."""
+    figure = ax.figure
+    while not isinstance(figure, Figure):
+        figure = figure.figure
+    return figure
+
+
+def legend(figure: Figure, handles: Sequence[Artist], ax: Axes | None = None) -> int:
+    """The legend outside the axes, and how many lines it has: below them all, or at the right of `ax` where the figure
+    is somebody else's."""
+    if not handles:
+        return 0
+    if ax is not None:
+        ax.legend(handles=list(handles), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        return 0
+    for lines in range(1, len(handles) + 1):
+        made = figure.legend(handles=list(handles), loc="outside lower left", ncols=-(-len(handles) // lines))
+        if made.get_window_extent().width <= FULL * figure.bbox.width or lines == len(handles):
+            break
+        made.remove()
+    return lines
+
+
+def title(ax: Axes, text: str) -> None:
+    """A short title, cut into lines where it is long."""
+    if text:
+        ax.set_title(text, wrap=True)
+
+
+def settled(figure: Figure) -> Figure:
+    """The figure after its layout has seen itself: words beside bars move with the axes that make room for them."""
+    figure.draw_without_rendering()
+    return figure

@@ -1,0 +1,85 @@
+"""Rates: the bandwidth ladder of a machine, and the bus bandwidth of its collectives by size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import cycle
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zerosim.plot import paper, scales
+from zerosim.plot.inks import ON_DARK, PAINTS, stroke
+from zerosim.report.palette import LINES
+from zerosim.report.words import counted
+from zerosim.spec.topology import Topology
+from zerosim.studies.bandwidths import Tier, bandwidths
+from zerosim.studies.collectives_check import Sweep
+from zerosim.units import show_rate, show_size
+
+BAR, AROUND, HEIGHT = 0.27, 0.85, 2.8  # inches
+THICK = 0.72
+WORDS = 2.3  # inches beside the bars
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GB = 1e9
+
+
+def bandwidth(
+    topology: Topology, title: str | None = None, width: float = paper.WIDTH, ax: Axes | None = None
+) -> Figure:
+    """The bandwidth ladder: what a GPU has of each tier and link when all GPUs of its node use it at once, on paper and
+    in one direction. An outline where one socket, port or drive is faster than a GPU's part."""
+    tiers = bandwidths(topology)
+    with paper.style():
+        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, AROUND + BAR * len(tiers))
+        on = ax if ax is not None else figure.subplots()
+        look = PAINTS["matmul"]._replace(edge=ON_DARK)
+        least = 10.0 ** (math.floor(math.log10(min(tier.per_gpu for tier in tiers))) - 0.5)
+        for place, tier in enumerate(tiers):
+            on.barh(place, tier.per_gpu, left=0, height=THICK, **look.keywords)
+            on.barh(place, tier.rate, left=0, height=THICK, facecolor="none", edgecolor=PAINTS["wait"].edge, lw=0.6)
+            end = max(tier.per_gpu, tier.rate)
+            on.annotate(_told(tier), (end, place), (4, 0), textcoords="offset points", va="center", size=7.0)
+        scales.logarithmic(on, "x", "bandwidth of a GPU, one direction", show_rate, width - WORDS)
+        on.set_xlim(least, 2 * max(max(tier.per_gpu, tier.rate) for tier in tiers))
+        on.set_yticks(range(len(tiers)), [tier.name for tier in tiers])
+        on.set_ylim(len(tiers) - 0.5, -0.5)
+        on.tick_params(axis="y", length=0)
+        on.grid(axis="x")
+        paper.title(on, topology.name if title is None else title)
+        return figure if ax is not None else paper.settled(figure)
+
+
+def _told(tier: Tier) -> str:
+    """`51.2 GB/s (2 sockets of 204.8 GB/s)`."""
+    own = show_rate(tier.per_gpu)
+    if tier.each == "GPU":
+        return own
+    return f"{own} ({counted(tier.number, tier.each)} of {show_rate(tier.rate, bits=tier.network)})"
+
+
+def bus_bandwidth(
+    sweeps: Sequence[Sweep], title: str = "", width: float = paper.WIDTH, ax: Axes | None = None
+) -> Figure:
+    """The bus bandwidth of collectives over the size of their message, as nccl-tests counts both: a line for each
+    collective and number of GPUs."""
+    with paper.style():
+        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, HEIGHT)
+        on = ax if ax is not None else figure.subplots()
+        looks = zip(cycle(LINES), cycle(MARKERS), strict=False)
+        entries = []
+        for sweep in sweeps:
+            for kind in dict.fromkeys(row.collective for row in sweep.rows):
+                rows = sorted((row for row in sweep.rows if row.collective == kind), key=lambda row: row.size_bytes)
+                colour, marker = next(looks)
+                label = f"{kind.replace('_', '-')}, {sweep.gpus} GPUs"
+                points = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
+                on.plot(*points, color=colour, marker=marker, label=label)
+                entries.append(stroke(label, color=colour, marker=marker))
+        scales.logarithmic(on, "x", "size of the message", show_size, width)
+        scales.logarithmic(on, "y", "bus bandwidth", show_rate, width)
+        on.grid(axis="both")
+        paper.title(on, title)
+        paper.legend(figure, entries, ax)
+        return figure

@@ -1,0 +1,161 @@
+"""Timelines: what each stream did when, which phase the step was in, and what was exposed.
+
+Rule: the lanes, their order, colours and hatches are those of the SVG (`report.svg`); x is seconds, so that lines and
+notes of one's own can be added to the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from zerosim.errors import InputError, Problem, nearest
+from zerosim.plot import boxes, paper, scales
+from zerosim.plot.boxes import Window
+from zerosim.plot.inks import PAINTS
+from zerosim.plot.named import labelled, title_of
+from zerosim.report import bands, svg
+from zerosim.report.lanes import Lane, Scale
+from zerosim.report.palette import INKS
+from zerosim.resources import RankClass
+from zerosim.timeline import Timeline
+from zerosim.units import show_seconds
+
+LANE, THIN = 17.0, 10.0  # points: a stream; the host, what is exposed
+LETTER = 4.7  # points of a letter of the names at the left, on average
+BESIDE = 26.0  # points left and right of axes and names
+AROUND = 0.62  # inches above and below the lanes: title, axis
+WORDS = {**svg.ISSUING, **svg.WORKING_ON, **{name: ink.word for name, ink in INKS.items()}, **svg.EXPOSED}
+
+
+class _Shown(NamedTuple):
+    """One timeline and what of it is drawn."""
+
+    timeline: Timeline
+    rank_class: RankClass
+    lanes: list[str]
+    label: str
+
+    def drawn(self, scale: Scale) -> list[Lane]:
+        """Its lanes at a scale, as high as they are here."""
+        rows = svg.lanes_of(self.timeline, self.rank_class, scale)
+        return [row._replace(height=_height(row)) for row in rows if row.title in self.lanes]
+
+
+def timeline(
+    played: Timeline,
+    rank_class: str = "",
+    start: float | None = None,
+    end: float | None = None,
+    lanes: Sequence[str] | None = None,
+    title: str | None = None,
+    width: float = paper.WIDTH,
+    ax: Axes | None = None,
+) -> Figure:
+    """The lanes of one rank class; of the one that ends last, which explains the step, unless another is named.
+
+    `start` and `end` in seconds show a part of the step, `lanes` those of these names.
+    """
+    named = title_of(played, f": {show_seconds(played.makespan)}") if title is None else title
+    shown = [_shown(played, rank_class, lanes, named)]
+    with paper.style():
+        if ax is None:
+            return _figure(shown, _span(shown, start, end), width)
+        points = ax.get_position().width * paper.figure_of(ax).get_figwidth() * 72
+        found = _draw(ax, shown[0], Window(*_span(shown, start, end), points))
+        paper.legend(paper.figure_of(ax), found, ax)
+        return paper.figure_of(ax)
+
+
+def timelines(
+    played: Sequence[Timeline],
+    labels: Sequence[str] = (),
+    rank_class: str = "",
+    start: float | None = None,
+    end: float | None = None,
+    lanes: Sequence[str] | None = None,
+    width: float = paper.WIDTH,
+) -> Figure:
+    """Several steps, one above the other over the same time axis. Of `lanes` each shows those that it has."""
+    shown = []
+    for each, label in zip(played, labelled(played, labels), strict=True):
+        has = _titles(each, _class(each, rank_class))
+        wanted = None if lanes is None else [name for name in lanes if name in has] or list(lanes)
+        shown.append(_shown(each, rank_class, wanted, f"{label}: {show_seconds(each.makespan)}"))
+    with paper.style():
+        return _figure(shown, _span(shown, start, end), width)
+
+
+def _figure(shown: Sequence[_Shown], span: tuple[float, float], width: float) -> Figure:
+    """A figure as high as its lanes and its legend need."""
+    rows = [each.drawn(Scale(0.0, 0.0)) for each in shown]
+    names = max(len(lane.title) for lanes in rows for lane in lanes)
+    window = Window(*span, 72 * width - LETTER * names - BESIDE)
+    heights = [boxes.height(lanes) for lanes in rows]
+    figure = paper.picture(width, 1.0)
+    panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    found: dict[str, Artist] = {}
+    for ax, each in zip(panels, shown, strict=True):
+        found |= {str(entry.get_label()): entry for entry in _draw(ax, each, window)}
+        if ax is not panels[-1]:
+            ax.set_xlabel("")
+            ax.tick_params(axis="x", length=0, labelbottom=False)
+    entries = [found[word] for word in dict.fromkeys(WORDS.values()) if word in found]
+    lines = paper.legend(figure, entries)
+    between = 0.32 * (len(shown) - 1)
+    figure.set_size_inches(width, sum(heights) / 72 + AROUND + between + paper.LEGEND_LINE * lines)
+    return figure
+
+
+def _draw(ax: Axes, shown: _Shown, window: Window) -> list[Artist]:
+    """The lanes in axes; the entries of their legend."""
+    lanes = shown.drawn(window.scale)
+    phases = bands.phases(shown.timeline, shown.rank_class)
+    boxes.draw(ax, lanes, phases, window, shown.timeline.makespan)
+    scales.seconds(ax, "x", window.end)
+    paper.title(ax, shown.label)
+    present = {mark.ink for lane in lanes for mark in window.clipped(lane.marks)}
+    return [PAINTS[ink].swatch(word) for ink, word in WORDS.items() if ink in present]
+
+
+def _height(row: Lane) -> float:
+    return LANE if row.height >= svg.LANE else THIN
+
+
+def _span(shown: Sequence[_Shown], start: float | None, end: float | None) -> tuple[float, float]:
+    """The seconds that are shown."""
+    whole = max(each.timeline.makespan for each in shown)
+    first, last = start or 0.0, whole if end is None else end
+    if not first < last:
+        raise _wrong("end", show_seconds(last), f"a time after the start, {show_seconds(first)}")
+    return first, last
+
+
+def _shown(played: Timeline, rank_class: str, lanes: Sequence[str] | None, label: str) -> _Shown:
+    chosen = _class(played, rank_class)
+    has = _titles(played, chosen)
+    wrong = [name for name in lanes or () if name not in has]
+    if wrong:
+        raise _wrong("lanes", f'"{wrong[0]}"', f"one of {', '.join(has)}", nearest(wrong[0], has))
+    return _Shown(played, chosen, has if lanes is None else list(lanes), label)
+
+
+def _titles(played: Timeline, rank_class: RankClass) -> list[str]:
+    return [lane.title for lane in svg.lanes_of(played, rank_class, Scale(0.0, 0.0))]
+
+
+def _class(played: Timeline, name: str) -> RankClass:
+    if not name:
+        return played.slowest
+    known = {each.name: each for each in played.classes}
+    if name not in known:
+        raise _wrong("rank_class", f'"{name}"', f"one of {', '.join(known)}", nearest(name, list(known)))
+    return known[name]
+
+
+def _wrong(name: str, found: str, expected: str, close: str = "") -> InputError:
+    return InputError([Problem("plot.timeline", name, found, expected, close)])
