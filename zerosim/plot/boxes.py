@@ -1,8 +1,8 @@
 """Lanes of boxes in axes whose x is seconds: the marks of `report.lanes`, as matplotlib draws them.
 
-Rule: a mark's pixel is a point of paper times `POINT`, at which the letters of `report.marks` have the size of those
-here; so what is too narrow is joined, and what has room for its name has it, as in the SVG. Boxes of one kind are one
-collection, however many lanes they are on.
+Rule: lanes come in seconds (`SECONDS`). To see what is too narrow, and what has room for its name, marks become pixels
+at which the letters of `report.marks` have the size of those here, as in the SVG. Boxes of one kind are one path,
+however many they are and on whichever lanes: a hatch is drawn once a path, and takes long.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
 from zerosim.plot.inks import FAINT, PAINTS
@@ -23,7 +25,8 @@ from zerosim.units import show_seconds
 LETTERS = 6.5  # points
 POINT = LETTERS / FONT * 1.06  # of paper for a pixel of a mark: the font here is wider than that of the SVG
 GAP, BAND = 3.0, 11.0  # points
-ROUNDED = 1e-9  # of a pixel
+SECONDS = Scale(0.0, 1.0)  # of lanes, whose pixels then are seconds
+CODES = (Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY)
 
 
 class Window(NamedTuple):
@@ -34,25 +37,21 @@ class Window(NamedTuple):
     points: float
 
     @property
-    def scale(self) -> Scale:
-        """To the pixels of marks, 0 at the start."""
-        per_second = self.points / POINT / ((self.end - self.start) or 1.0)
-        return Scale(-self.start * per_second, per_second)
-
-    @property
-    def pixels(self) -> float:
-        return self.points / POINT
+    def per_second(self) -> float:
+        """Pixels of marks in a second."""
+        return self.points / POINT / ((self.end - self.start) or 1.0)
 
     def seconds(self, pixel: float) -> float:
-        """Back again."""
-        return self.start + pixel * POINT / self.points * (self.end - self.start)
+        """A place in pixels as a time."""
+        return self.start + pixel / self.per_second
 
     def clipped(self, marks: Iterable[Mark]) -> Iterator[Mark]:
-        """What of the marks is in it."""
-        for mark in marks:
-            left, right = max(mark.x, 0.0), min(mark.end, self.pixels)
-            if right - left > ROUNDED:
-                yield mark._replace(x=left, width=right - left)
+        """What of the marks, in seconds, is in it, in pixels."""
+        start, end, scale = self.start, self.end, self.per_second
+        for ink, x, width, label, _, share in marks:
+            left, right = max(x, start), min(x + width, end)
+            if right > left:
+                yield Mark(ink, (left - start) * scale, (right - left) * scale, label, "", share)
 
 
 def height(lanes: Sequence[Lane]) -> float:
@@ -60,34 +59,37 @@ def height(lanes: Sequence[Lane]) -> float:
     return BAND + GAP + sum(lane.height + GAP for lane in lanes)
 
 
-def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window, makespan: float) -> None:
-    """All of it, from top to bottom, with the names of the lanes at the left."""
-    boxes: dict[str, list[list[tuple[float, float]]]] = {}
+def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window, makespan: float) -> set[str]:
+    """All of it, from top to bottom, with the names of the lanes at the left; the inks that are in it. Marks of `lanes`
+    are in seconds."""
+    boxes: dict[str, list[tuple[float, float]]] = {}
     _phases(ax, phases, window)
     top, middles = BAND + GAP, []
     for lane in lanes:
         ground = (max(window.start, 0.0), min(window.end, makespan) - max(window.start, 0.0))
         ax.broken_barh([ground], (top, lane.height), facecolor=FAINT, linewidth=0)
         for mark in joined(window.clipped(lane.marks)):
-            boxes.setdefault(mark.ink, []).append(_outline(mark, window, top, lane.height))
+            boxes.setdefault(mark.ink, []).extend(_outline(mark, window, top, lane.height))
             _label(ax, mark, window, top + lane.height * (1 - mark.share / 2))
         middles.append(top + lane.height / 2)
         top += lane.height + GAP
     for ink, outlines in boxes.items():
-        ax.add_collection(PolyCollection(outlines, label=ink, **PAINTS[ink].keywords), autolim=False)
+        path = Path(np.array(outlines), np.tile(np.array(CODES, dtype=Path.code_type), len(outlines) // len(CODES)))
+        ax.add_patch(PathPatch(path, label=ink, **PAINTS[ink].keywords))
     ax.set_xlim(window.start, window.end)
     ax.set_ylim(top - GAP / 2, -1.0)
     ax.set_yticks(middles, [lane.title for lane in lanes])
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.grid(axis="x")
+    return set(boxes)
 
 
 def _outline(mark: Mark, window: Window, top: float, high: float) -> list[tuple[float, float]]:
     left, right = window.seconds(mark.x), window.seconds(mark.end)
     bottom = top + high
     upper = bottom - mark.share * high
-    return [(left, upper), (right, upper), (right, bottom), (left, bottom)]
+    return [(left, upper), (right, upper), (right, bottom), (left, bottom), (left, upper)]
 
 
 def _label(ax: Axes, mark: Mark, window: Window, middle: float) -> None:
@@ -114,7 +116,7 @@ def _phases(ax: Axes, phases: Sequence[Band], window: Window) -> None:
         colours = {"facecolor": PAINTS[("even", "odd")[number % 2]].face, "linewidth": 0}
         ax.broken_barh([(left, right - left)], (0.0, BAND), **colours)
         told = (f"{band.label} {show_seconds(band.end - band.start)}", band.label)
-        pixels = (right - left) * window.scale.pixels_per_second
+        pixels = (right - left) * window.per_second
         words = next((each for each in told if fits(each, pixels)), "")
         if words:
             _letters(ax, (left + right) / 2, BAND / 2, words, dark=True)

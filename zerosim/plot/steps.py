@@ -19,7 +19,7 @@ from zerosim.plot.boxes import Window
 from zerosim.plot.inks import PAINTS
 from zerosim.plot.named import labelled, title_of
 from zerosim.report import bands, svg
-from zerosim.report.lanes import Lane, Scale
+from zerosim.report.lanes import Lane
 from zerosim.report.palette import INKS
 from zerosim.resources import RankClass
 from zerosim.timeline import Timeline
@@ -33,17 +33,12 @@ WORDS = {**svg.ISSUING, **svg.WORKING_ON, **{name: ink.word for name, ink in INK
 
 
 class _Shown(NamedTuple):
-    """One timeline and what of it is drawn."""
+    """One timeline and what of it is drawn: the lanes, in seconds."""
 
     timeline: Timeline
     rank_class: RankClass
-    lanes: list[str]
+    lanes: list[Lane]
     label: str
-
-    def drawn(self, scale: Scale) -> list[Lane]:
-        """Its lanes at a scale, as high as they are here."""
-        rows = svg.lanes_of(self.timeline, self.rank_class, scale)
-        return [row._replace(height=_height(row)) for row in rows if row.title in self.lanes]
 
 
 def timeline(
@@ -83,19 +78,18 @@ def timelines(
     """Several steps, one above the other over the same time axis. Of `lanes` each shows those that it has."""
     shown = []
     for each, label in zip(played, labelled(played, labels), strict=True):
-        has = _titles(each, _class(each, rank_class))
-        wanted = None if lanes is None else [name for name in lanes if name in has] or list(lanes)
-        shown.append(_shown(each, rank_class, wanted, f"{label}: {show_seconds(each.makespan)}"))
+        shown.append(
+            _shown(each, rank_class, lanes, f"{label}: {show_seconds(each.makespan)}", several=len(played) > 1)
+        )
     with paper.style():
         return _figure(shown, _span(shown, start, end), width)
 
 
 def _figure(shown: Sequence[_Shown], span: tuple[float, float], width: float) -> Figure:
     """A figure as high as its lanes and its legend need."""
-    rows = [each.drawn(Scale(0.0, 0.0)) for each in shown]
-    names = max(len(lane.title) for lanes in rows for lane in lanes)
+    names = max(len(lane.title) for each in shown for lane in each.lanes)
     window = Window(*span, 72 * width - LETTER * names - BESIDE)
-    heights = [boxes.height(lanes) for lanes in rows]
+    heights = [boxes.height(each.lanes) for each in shown]
     figure = paper.picture(width, 1.0)
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     found: dict[str, Artist] = {}
@@ -113,17 +107,11 @@ def _figure(shown: Sequence[_Shown], span: tuple[float, float], width: float) ->
 
 def _draw(ax: Axes, shown: _Shown, window: Window) -> list[Artist]:
     """The lanes in axes; the entries of their legend."""
-    lanes = shown.drawn(window.scale)
     phases = bands.phases(shown.timeline, shown.rank_class)
-    boxes.draw(ax, lanes, phases, window, shown.timeline.makespan)
+    present = boxes.draw(ax, shown.lanes, phases, window, shown.timeline.makespan)
     scales.seconds(ax, "x", window.end)
     paper.title(ax, shown.label)
-    present = {mark.ink for lane in lanes for mark in window.clipped(lane.marks)}
     return [PAINTS[ink].swatch(word) for ink, word in WORDS.items() if ink in present]
-
-
-def _height(row: Lane) -> float:
-    return LANE if row.height >= svg.LANE else THIN
 
 
 def _span(shown: Sequence[_Shown], start: float | None, end: float | None) -> tuple[float, float]:
@@ -135,17 +123,20 @@ def _span(shown: Sequence[_Shown], start: float | None, end: float | None) -> tu
     return first, last
 
 
-def _shown(played: Timeline, rank_class: str, lanes: Sequence[str] | None, label: str) -> _Shown:
+def _shown(played: Timeline, rank_class: str, lanes: Sequence[str] | None, label: str, several: bool = False) -> _Shown:
+    """InputError for a lane that it has not, or of `several` timelines where it has none of them."""
     chosen = _class(played, rank_class)
-    has = _titles(played, chosen)
+    rows = [row._replace(height=_height(row)) for row in svg.lanes_of(played, chosen, boxes.SECONDS)]
+    has = [row.title for row in rows]
     wrong = [name for name in lanes or () if name not in has]
-    if wrong:
+    kept = rows if lanes is None else [row for row in rows if row.title in lanes]
+    if wrong and not (several and kept):
         raise _wrong("lanes", f'"{wrong[0]}"', f"one of {', '.join(has)}", nearest(wrong[0], has))
-    return _Shown(played, chosen, has if lanes is None else list(lanes), label)
+    return _Shown(played, chosen, kept, label)
 
 
-def _titles(played: Timeline, rank_class: RankClass) -> list[str]:
-    return [lane.title for lane in svg.lanes_of(played, rank_class, Scale(0.0, 0.0))]
+def _height(row: Lane) -> float:
+    return LANE if row.height >= svg.LANE else THIN
 
 
 def _class(played: Timeline, name: str) -> RankClass:
