@@ -178,7 +178,7 @@ def test_the_bill_with_the_optimizer_in_host_memory() -> None:
 def test_the_ladder_of_a_machine() -> None:
     """A DGX A100 has two sockets of eight channels of DDR4-3200 and a port of 200 Gb/s a GPU."""
     tiers = {tier.name: tier for tier in bandwidths(named_topology("dgx-a100-80"))}
-    assert list(tiers) == ["HBM", "NVLink", "PCIe", "DRAM", "network", "NVMe reads", "NVMe writes"]
+    assert list(tiers) == ["HBM", "NVLink", "PCIe", "PCIe uplinks", "DRAM", "network", "NVMe reads", "NVMe writes"]
     assert (tiers["DRAM"].number, tiers["DRAM"].rate, tiers["DRAM"].per_gpu) == (2, 204.8 * GB, 51.2 * GB)
     assert (tiers["network"].number, tiers["network"].per_gpu) == (8, 25 * GB)
     assert tiers["NVLink"].per_gpu == 300 * GB
