@@ -6,6 +6,7 @@ thing at once, which is what a training step does: eight GPUs that read their op
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from zerosim.spec.node import Node
@@ -35,6 +36,7 @@ def bandwidths(topology: Topology) -> tuple[Tier, ...]:
         *(Tier(name, rate, "GPU", gpus, rate) for name, kind in _LINKS.items() if (rate := _of(node, first, kind))),
     ]
     shared = [
+        *_uplinks(node),
         _shared("DRAM", dram, "socket", gpus),
         _shared("network", ports, "port", gpus)._replace(network=True),
         _shared("NVMe reads", [drive.read for drive in drives], "drive", gpus),
@@ -54,6 +56,21 @@ def _of(node: Node, gpu: Device, kind: str) -> float:
     """All links of a kind that lead away from a GPU."""
     links = (*node.links, *node.outward)
     return sum(link.bandwidth for link in links if link.kind == kind and link.source == gpu.name)
+
+
+def _uplinks(node: Node) -> list[Tier]:
+    """PCIe switches' links towards a socket, where those of the GPUs behind one carry more together."""
+    kinds = {device.name: device.kind for device in node.devices}
+    lanes = [link for link in node.links if link.kind == "pcie"]
+    below = [link for link in lanes if (kinds[link.source], kinds[link.target]) == ("gpu", "pcie_switch")]
+    behind = Counter(link.target for link in below)
+    rates = {link.source: link.bandwidth for link in lanes if link.source in behind and kinds[link.target] in _ABOVE}
+    part = min((rate / behind[switch] for switch, rate in rates.items()), default=0.0)
+    shared = part < min((link.bandwidth for link in below), default=0.0)
+    return [Tier("PCIe uplinks", min(rates.values()), "switch", len(rates), part)] if shared else []
+
+
+_ABOVE = ("pcie_switch", "socket")
 
 
 def _shared(name: str, rates: list[float], each: str, gpus: int) -> Tier:
