@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from zerosim.errors import InputError, Problem, nearest
 from zerosim.plot import paper, scales
-from zerosim.plot.inks import limit, paint, stroke
+from zerosim.plot.inks import RIM, limit, paint, stroke
 from zerosim.plot.named import labelled, ranks_per_node
 from zerosim.report.palette import HELD, LIMIT, SPENT, Ink
 from zerosim.studies.ledger import GRADIENT, OPTIMIZER, WEIGHT, Entry, model_states
@@ -41,6 +41,11 @@ class _Bar(NamedTuple):
     parts: Mapping[str, float]
     told: str
     limit: float = 0.0
+
+    @property
+    def end(self) -> float:
+        """Of the bar, or of its limit."""
+        return max(self.whole, self.limit)
 
     @property
     def whole(self) -> float:
@@ -102,7 +107,8 @@ def ledger(
 ) -> Figure:
     """The bill of model states on each GPU by stage: 2 + 2 + 12 bytes a parameter (Rajbhandari et al. 2020, ZeRO §3.1).
 
-    `offload` adds the stages with the optimizer in host memory; `capacity` (bytes) is a line.
+    `offload` adds the stages with the optimizer in host memory, with what a node holds there; `capacity` (bytes) is a
+    line.
     """
     entries = bill(parameters, gpus, gpus_per_node)
     rows = [e for e in entries if e.offload == "none"] + [
@@ -123,11 +129,11 @@ def tier_of(played: Timeline, tier: str) -> TierMemory:
 
 
 def _entry_name(entry: Entry) -> str:
-    return f"stage {entry.stage}, optimizer in DRAM" if entry.offload == "cpu" else STAGES[entry.stage]
+    return f"stage {entry.stage} + offload" if entry.offload == "cpu" else STAGES[entry.stage]
 
 
 def _entry_told(entry: Entry) -> str:
-    below = f" and {show_size(entry.dram_bytes_per_node)} of DRAM a node" if entry.dram_bytes_per_node else ""
+    below = f" + {show_size(entry.dram_bytes_per_node)} of DRAM" if entry.dram_bytes_per_node else ""
     return show_size(entry.gpu_bytes_per_gpu) + below
 
 
@@ -148,7 +154,7 @@ def _states(entry: Entry, parameters: float, gpus: int) -> dict[str, float]:
 
 def _sized(bars: Sequence[_Bar], label: str, title: str, width: float, ax: Axes | None) -> Figure:
     """Bars of bytes."""
-    most = max(max(bar.whole, bar.limit) for bar in bars)
+    most = max(bar.end for bar in bars)
     return _drawn(bars, HELD, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
 
 
@@ -162,16 +168,15 @@ def _drawn(
     ax: Axes | None,
 ) -> Figure:
     with paper.style():
-        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, 1.0)
+        figure = paper.adopted(ax) if ax is not None else paper.picture(width, 1.0)
         on = ax if ax is not None else figure.subplots()
-        entries = _bars(on, bars, inks, show, width * 72 - LETTER * max(len(bar.label) for bar in bars))
+        entries = _bars(on, bars, inks, show, paper.room(width, [bar.label for bar in bars], ax))
         axis(on)
         paper.title(on, title)
         lines = paper.legend(figure, entries, ax)
         if ax is None:
             high = AROUND + (0.1 if title else -0.1) + BAR * len(bars) + paper.LEGEND_LINE * lines
             figure.set_size_inches(width, high)
-            paper.settled(figure)
         return figure
 
 
@@ -179,7 +184,7 @@ def _bars(
     ax: Axes, bars: Sequence[_Bar], inks: Mapping[str, Ink], show: Callable[[float], str], points: float
 ) -> list[Artist]:
     """The first bar is on top; the entries of the legend."""
-    most = max(max(bar.whole, bar.limit) for bar in bars) or 1.0
+    most = paper.reaching([(bar.whole, bar.told) for bar in bars] + [(bar.limit, "") for bar in bars], points) or 1.0
     entries: list[Artist] = []
     reached = [0.0] * len(bars)
     for name, ink in inks.items():
@@ -197,13 +202,18 @@ def _bars(
             entries.append(look.swatch(ink.word))
         reached = [sum(pair) for pair in zip(reached, sizes, strict=True)]
     for place, bar in enumerate(bars):
-        end = max(bar.whole, bar.limit if bar.limit - bar.whole < 0.2 * most else 0.0)
-        ax.annotate(bar.told, (end, place), (4, 0), textcoords="offset points", va="center", size=WRITTEN + 0.5)
+        beside: dict[str, Any] = {
+            "xytext": (4, 0),
+            "textcoords": "offset points",
+            "va": "center",
+            "size": WRITTEN + 0.5,
+        }
+        ax.annotate(bar.told, (bar.whole, place), path_effects=[RIM], zorder=5, **beside)
     if any(bar.limit for bar in bars):
         entries.append(_limits(ax, bars))
     ax.set_yticks(range(len(bars)), [bar.label for bar in bars])
     ax.set_ylim(len(bars) - 0.5, -0.5)
-    ax.set_xlim(0.0, most * 1.02)
+    ax.set_xlim(0.0, most)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x")
     return entries

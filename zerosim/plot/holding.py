@@ -27,6 +27,7 @@ from zerosim.views.memory_by_category import Categories, by_category
 HEIGHT = 2.3  # inches
 COLUMNS = 1500  # of the curve: a third of a point of paper each
 NEAR = 0.5  # of the peak: a capacity so far above it is not on the axis
+SEEN = 5e-3  # of the most that is held: less is no entry of the legend
 TIER_NAMES = {"gpu": "a GPU", "dram": "DRAM of a node", "nvme": "NVMe of a node"}
 
 
@@ -52,7 +53,7 @@ def memory(
     span = (start or 0.0, played.makespan if end is None else end)
     levels = _levels(by_category(played, tier, ranks_per_node(played)), span)
     with paper.style():
-        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, HEIGHT)
+        figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         entries = _areas(on, levels) if by == "category" else _line(on, levels)
         entries += [*_capacity(on, held, span), *_peak(on, held, span)]
@@ -69,14 +70,15 @@ def memory(
 
 def _areas(ax: Axes, levels: _Levels) -> list[Artist]:
     """The categories, one upon the other."""
-    below = np.zeros_like(levels.seconds)
+    below, whole = np.zeros_like(levels.seconds), np.sum(list(levels.bytes.values()), axis=0).max()
     entries: list[Artist] = []
     for category, ink in HELD.items():
         above = below + levels.bytes[category]
-        if above.max() > below.max() or levels.bytes[category].any():
+        most = levels.bytes[category].max()
+        if most:
             look = paint(ink)
             ax.fill_between(levels.seconds, below, above, step="post", label=ink.word, **look.keywords)
-            entries.append(look.swatch(ink.word))
+            entries += [look.swatch(ink.word)] if most > SEEN * whole else []
         below = above
     ax.step(levels.seconds, below, where="post", color=INK, linewidth=0.6)
     return entries

@@ -27,6 +27,7 @@ HATCHES: Mapping[Hatch, str] = {
     "grid": "+++",
 }
 ON_DARK, ON_LIGHT = (1.0, 1.0, 1.0, 0.45), (0.0, 0.0, 0.0, 0.4)
+RIM = withStroke(linewidth=3.0, foreground=(1.0, 1.0, 1.0, 0.8))  # of letters and lines, against what is behind them
 GREY, FAINT, INK = "#888888", "#F2F2F2", "#222222"
 
 
@@ -63,8 +64,7 @@ def stroke(label: str, **look: Any) -> Artist:
 
 def limit(ax: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
     """A line at what there is no more than, with a white rim that keeps it apart from what it crosses."""
-    rim = [withStroke(linewidth=3.0, foreground=(1.0, 1.0, 1.0, 0.8))]
-    ax.plot(xs, ys, color=LIMIT, linestyle="--", label="capacity", path_effects=rim, zorder=4)
+    ax.plot(xs, ys, color=LIMIT, linestyle="--", label="capacity", path_effects=[RIM], zorder=4)
 
 
 def paint(ink: Ink) -> Paint:

@@ -50,7 +50,7 @@ def network(
         found = f"a curve over {wrong[0]}" if wrong else "no curve"
         raise InputError([Problem("plot.network", "curves", found, "curves over the rate of a network")])
     with paper.style():
-        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, HEIGHT)
+        figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         looks = zip(cycle(LINES), cycle(MARKERS), cycle(STROKES), strict=False)
         entries = [_strategy(on, curve, of, target, look) for curve, look in zip(curves, looks, strict=False)]

@@ -6,7 +6,7 @@ smaller; the font is the one that matplotlib brings, so that a picture is the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +24,10 @@ WIDTH = 6.4  # inches of a figure, unless another width is asked for; half a pag
 SHARP = 2.0  # pixels of a screen for each of the figure, in a notebook
 DPI = 100.0
 LEGEND_LINE = 0.17  # inches
+LETTER = 4.7  # points of a letter of names and of words beside bars, on average
+BESIDE = 26.0  # points left and right of axes and their names
+BESIDE_A_LEGEND = 0.75  # of the width of somebody's axes that is left to them
+GAP, LEAST = 8.0, 0.3  # points at the ends of words; of an axis that is left to bars
 FULL = 0.98  # of the width, which a legend may have
 STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -64,8 +68,6 @@ STYLE: Mapping[str, Any] = {
 WITHOUT_A_DATE: Mapping[str, Mapping[str, Any]] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
-    "ps": {"CreationDate": None},
-    "eps": {"CreationDate": None},
     "png": {},
 }
 
@@ -100,7 +102,7 @@ def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
 
 
 def save(figure: Figure, path: str | Path, dpi: float = 2 * DPI) -> Path:
-    """Write a figure to .svg, .pdf, .eps or .png, with the same bytes every time, whole or not at all."""
+    """Write a figure to .svg, .pdf or .png, with the same bytes every time, whole or not at all."""
     path = Path(path)
     kind = path.suffix[1:].lower()
     if kind not in WITHOUT_A_DATE:
@@ -111,8 +113,32 @@ def save(figure: Figure, path: str | Path, dpi: float = 2 * DPI) -> Path:
     return path
 
 
-def figure_of(ax: Axes) -> Figure:
-    """The whole figure that axes stand in."""
+def room(width: float, names: Iterable[str], ax: Axes | None = None) -> float:
+    """About how many points of paper axes have in a figure so wide, with such names at their left; of somebody's axes
+    what a legend leaves of them."""
+    if ax is not None:
+        return 72 * _whole(ax).get_figwidth() * ax.get_position().width * BESIDE_A_LEGEND
+    return 72 * width - LETTER * max(map(len, names), default=0) - BESIDE
+
+
+def reaching(ends: Iterable[tuple[float, str]], points: float) -> float:
+    """How far an axis from 0 on so many points goes, so that words beside the ends of bars stand within it."""
+    return max(end / max(1 - (LETTER * len(words) + GAP) / points, LEAST) for end, words in ends)
+
+
+def adopted(ax: Axes) -> Figure:
+    """The whole figure that axes of somebody else stand in; the axes become as these here are."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for axis, size in ((ax.xaxis, STYLE["xtick.labelsize"]), (ax.yaxis, STYLE["ytick.labelsize"])):
+        look = {f"grid_{name}": STYLE[f"grid.{name}"] for name in ("color", "alpha", "linewidth")}
+        axis.set_tick_params(labelsize=size, width=STYLE["xtick.major.width"], **look)
+        axis.label.set_fontsize(STYLE["axes.labelsize"])
+    ax.set_axisbelow(True)
+    return _whole(ax)
+
+
+def _whole(ax: Axes) -> Figure:
     figure = ax.figure
     while not isinstance(figure, Figure):
         figure = figure.figure
@@ -139,9 +165,3 @@ def title(ax: Axes, text: str) -> None:
     """A short title, cut into lines where it is long."""
     if text:
         ax.set_title(text, wrap=True)
-
-
-def settled(figure: Figure) -> Figure:
-    """The figure after its layout has seen itself: words beside bars move with the axes that make room for them."""
-    figure.draw_without_rendering()
-    return figure

@@ -20,7 +20,6 @@ from zerosim.units import show_rate, show_size
 
 BAR, AROUND, HEIGHT = 0.27, 0.85, 2.8  # inches
 THICK = 0.72
-WORDS = 2.3  # inches beside the bars
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GB = 1e9
 
@@ -32,23 +31,27 @@ def bandwidth(
     in one direction. An outline where one socket, port or drive is faster than a GPU's part."""
     tiers = bandwidths(topology)
     with paper.style():
-        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, AROUND + BAR * len(tiers))
+        figure = paper.adopted(ax) if ax is not None else paper.picture(width, AROUND + BAR * len(tiers))
         on = ax if ax is not None else figure.subplots()
         look = PAINTS["matmul"]._replace(edge=ON_DARK)
         least = 10.0 ** (math.floor(math.log10(min(tier.per_gpu for tier in tiers))) - 0.5)
+        most = max(max(tier.per_gpu, tier.rate) for tier in tiers)
         for place, tier in enumerate(tiers):
             on.barh(place, tier.per_gpu, left=0, height=THICK, **look.keywords)
             on.barh(place, tier.rate, left=0, height=THICK, facecolor="none", edgecolor=PAINTS["wait"].edge, lw=0.6)
             end = max(tier.per_gpu, tier.rate)
             on.annotate(_told(tier), (end, place), (4, 0), textcoords="offset points", va="center", size=7.0)
-        scales.logarithmic(on, "x", "bandwidth of a GPU, one direction", show_rate, width - WORDS)
-        on.set_xlim(least, 2 * max(max(tier.per_gpu, tier.rate) for tier in tiers))
+        decades = [(math.log10(max(tier.per_gpu, tier.rate) / least), _told(tier)) for tier in tiers]
+        reached = paper.reaching(decades, paper.room(width, [tier.name for tier in tiers], ax))
+        on.set_xscale("log")
+        on.set_xlim(least, least * 10**reached)
+        scales.logarithmic(on, "x", "bandwidth of a GPU, one direction", show_rate, most)
         on.set_yticks(range(len(tiers)), [tier.name for tier in tiers])
         on.set_ylim(len(tiers) - 0.5, -0.5)
         on.tick_params(axis="y", length=0)
         on.grid(axis="x")
         paper.title(on, topology.name if title is None else title)
-        return figure if ax is not None else paper.settled(figure)
+        return figure
 
 
 def _told(tier: Tier) -> str:
@@ -65,7 +68,7 @@ def bus_bandwidth(
     """The bus bandwidth of collectives over the size of their message, as nccl-tests counts both: a line for each
     collective and number of GPUs."""
     with paper.style():
-        figure = paper.figure_of(ax) if ax is not None else paper.picture(width, HEIGHT)
+        figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         looks = zip(cycle(LINES), cycle(MARKERS), strict=False)
         entries = []
@@ -77,8 +80,8 @@ def bus_bandwidth(
                 points = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
                 on.plot(*points, color=colour, marker=marker, label=label)
                 entries.append(stroke(label, color=colour, marker=marker))
-        scales.logarithmic(on, "x", "size of the message", show_size, width)
-        scales.logarithmic(on, "y", "bus bandwidth", show_rate, width)
+        scales.logarithmic(on, "x", "size of the message", show_size)
+        scales.logarithmic(on, "y", "bus bandwidth", show_rate)
         on.grid(axis="both")
         paper.title(on, title)
         paper.legend(figure, entries, ax)

@@ -5,18 +5,19 @@ Rule: ticks stand at round numbers of the unit that they are shown in, which is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 Side = Literal["x", "y"]
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 MOST_TICKS = 8
-TICK = 0.55  # inches of a tick with its number
+MOST_DECADES = 7  # that all have a tick
 
 
 def axis_of(ax: Axes, side: Side) -> Axis:
@@ -35,22 +36,26 @@ def sizes(ax: Axes, side: Side, most: float, label: str) -> None:
 
 
 def shares(ax: Axes, side: Side, label: str) -> None:
-    """An axis of shares, in percent."""
+    """An axis of shares, in percent, with ticks up to the whole."""
     axis = axis_of(ax, side)
+    axis.set_major_locator(FixedLocator([0.0, 0.25, 0.5, 0.75, 1.0]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.6g} %"))
     axis.set_label_text(label)
 
 
-def logarithmic(ax: Axes, side: Side, label: str, show: Callable[[float], str], inches: float) -> None:
-    """An axis of powers of ten with numbers as `show` writes them, at as many as so many inches have room for."""
+def logarithmic(ax: Axes, side: Side, label: str, show: Callable[[float], str], most: float = math.inf) -> None:
+    """An axis of powers of ten, with numbers as `show` writes them up to `most`, for what is drawn already."""
     axis = axis_of(ax, side)
     if side == "x":
         ax.set_xscale("log")
     else:
         ax.set_yscale("log")
-    axis.set_major_locator(LogLocator(10, numticks=max(int(inches / TICK), 3)))
+    low, high = sorted(axis.get_view_interval())
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(min(high, most)))
+    every = 1 + (last - first) // MOST_DECADES
+    axis.set_major_locator(FixedLocator([10.0**power for power in range(first, last + 1, every)]))
+    axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
-    axis.set_minor_formatter(NullFormatter())
     axis.set_label_text(label)
 
 

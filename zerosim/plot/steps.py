@@ -26,8 +26,6 @@ from zerosim.timeline import Timeline
 from zerosim.units import show_seconds
 
 LANE, THIN = 17.0, 10.0  # points: a stream; the host, what is exposed
-LETTER = 4.7  # points of a letter of the names at the left, on average
-BESIDE = 26.0  # points left and right of axes and names
 AROUND = 0.62  # inches above and below the lanes: title, axis
 WORDS = {**svg.ISSUING, **svg.WORKING_ON, **{name: ink.word for name, ink in INKS.items()}, **svg.EXPOSED}
 
@@ -60,10 +58,10 @@ def timeline(
     with paper.style():
         if ax is None:
             return _figure(shown, _span(shown, start, end), width)
-        points = ax.get_position().width * paper.figure_of(ax).get_figwidth() * 72
-        found = _draw(ax, shown[0], Window(*_span(shown, start, end), points))
-        paper.legend(paper.figure_of(ax), found, ax)
-        return paper.figure_of(ax)
+        figure = paper.adopted(ax)
+        points = paper.room(width, (), ax)
+        paper.legend(figure, _draw(ax, shown[0], Window(*_span(shown, start, end), points)), ax)
+        return figure
 
 
 def timelines(
@@ -87,8 +85,7 @@ def timelines(
 
 def _figure(shown: Sequence[_Shown], span: tuple[float, float], width: float) -> Figure:
     """A figure as high as its lanes and its legend need."""
-    names = max(len(lane.title) for each in shown for lane in each.lanes)
-    window = Window(*span, 72 * width - LETTER * names - BESIDE)
+    window = Window(*span, paper.room(width, [lane.title for each in shown for lane in each.lanes]))
     heights = [boxes.height(each.lanes) for each in shown]
     figure = paper.picture(width, 1.0)
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]

@@ -45,9 +45,9 @@ class _Scale(NamedTuple):
         """By their logarithms where all are numbers above 0, else one beside the other."""
         values = [point.value for point in curve.points]
         labels = [written(curve, value) for value in values]
-        if curve.numeric and all(float(value or 0) > 0 for value in values):
+        if curve.numeric and len(values) > 1 and all(float(value or 0) > 0 for value in values):
             return cls([float(value or 0) for value in values], labels, True, True)
-        return cls([float(place) for place in range(len(values))], labels, False, curve.numeric)
+        return cls([float(place) for place in range(len(values))], labels, False, curve.numeric and len(values) > 1)
 
 
 def written(curve: Curve, value: object) -> str:
@@ -130,7 +130,7 @@ def _parts(ax: Axes, curve: Curve, scale: _Scale) -> list[Artist]:
         above = [sum(pair) for pair in zip(below, own, strict=True)]
         if max(own):
             look = paint(ink)
-            if scale.numeric and len(own) > 1:
+            if scale.numeric:
                 ax.fill_between(scale.places, below, above, label=ink.word, **look.keywords)
             else:
                 ax.bar(scale.places, own, BARS, bottom=below, label=ink.word, **look.keywords)
