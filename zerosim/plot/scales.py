@@ -51,8 +51,8 @@ def logarithmic(
     points: float = math.inf,
     most: float = math.inf,
 ) -> None:
-    """An axis of powers of ten, on so many points of paper, with numbers as `show` writes them up to `most`; for what is
-    drawn already."""
+    """An axis of powers of ten, on so many points of paper, with numbers up to `most` as `show` writes them; for what
+    is drawn already."""
     axis = axis_of(ax, side)
     if side == "x":
         ax.set_xscale("log")
