@@ -75,6 +75,11 @@ WITHOUT_A_DATE: Mapping[str, Mapping[str, Any]] = {
 class Picture(Figure):
     """A figure that a notebook shows: IPython knows one of pyplot's only, and asks others for `_repr_png_`."""
 
+    def savefig(self, *args: Any, **more: Any) -> None:
+        """As usual, in the style of all pictures; `save` also leaves out the date."""
+        with style():
+            super().savefig(*args, **more)
+
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         wide, high = (round(inches * DPI) for inches in self.get_size_inches())
         return drawn(self, "png", dpi=DPI * SHARP), {"width": wide, "height": high}

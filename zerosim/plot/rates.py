@@ -42,10 +42,10 @@ def bandwidth(
             end = max(tier.per_gpu, tier.rate)
             on.annotate(_told(tier), (end, place), (4, 0), textcoords="offset points", va="center", size=7.0)
         decades = [(math.log10(max(tier.per_gpu, tier.rate) / least), _told(tier)) for tier in tiers]
-        reached = paper.reaching(decades, paper.room(width, [tier.name for tier in tiers], ax))
+        points = paper.room(width, [tier.name for tier in tiers], ax)
         on.set_xscale("log")
-        on.set_xlim(least, least * 10**reached)
-        scales.logarithmic(on, "x", "bandwidth of a GPU, one direction", show_rate, most)
+        on.set_xlim(least, least * 10 ** paper.reaching(decades, points))
+        scales.logarithmic(on, "x", "bandwidth of a GPU, one direction", show_rate, points, most)
         on.set_yticks(range(len(tiers)), [tier.name for tier in tiers])
         on.set_ylim(len(tiers) - 0.5, -0.5)
         on.tick_params(axis="y", length=0)
@@ -80,7 +80,7 @@ def bus_bandwidth(
                 points = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
                 on.plot(*points, color=colour, marker=marker, label=label)
                 entries.append(stroke(label, color=colour, marker=marker))
-        scales.logarithmic(on, "x", "size of the message", show_size)
+        scales.logarithmic(on, "x", "size of the message", show_size, paper.room(width, ["100 MB/s"], ax))
         scales.logarithmic(on, "y", "bus bandwidth", show_rate)
         on.grid(axis="both")
         paper.title(on, title)

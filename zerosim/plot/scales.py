@@ -17,7 +17,7 @@ Side = Literal["x", "y"]
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 MOST_TICKS = 8
-MOST_DECADES = 7  # that all have a tick
+TICK = 44.0  # points of a number with its unit
 
 
 def axis_of(ax: Axes, side: Side) -> Axis:
@@ -43,17 +43,25 @@ def shares(ax: Axes, side: Side, label: str) -> None:
     axis.set_label_text(label)
 
 
-def logarithmic(ax: Axes, side: Side, label: str, show: Callable[[float], str], most: float = math.inf) -> None:
-    """An axis of powers of ten, with numbers as `show` writes them up to `most`, for what is drawn already."""
+def logarithmic(
+    ax: Axes,
+    side: Side,
+    label: str,
+    show: Callable[[float], str],
+    points: float = math.inf,
+    most: float = math.inf,
+) -> None:
+    """An axis of powers of ten, on so many points of paper, with numbers up to `most` as `show` writes them; for what
+    is drawn already."""
     axis = axis_of(ax, side)
     if side == "x":
         ax.set_xscale("log")
     else:
         ax.set_yscale("log")
-    low, high = sorted(axis.get_view_interval())
-    first, last = math.ceil(math.log10(low)), math.floor(math.log10(min(high, most)))
-    every = 1 + (last - first) // MOST_DECADES
-    axis.set_major_locator(FixedLocator([10.0**power for power in range(first, last + 1, every)]))
+    low, high = (math.log10(end) for end in sorted(axis.get_view_interval()))
+    last = math.floor(min(high, math.log10(most)))
+    every = max(math.ceil(TICK * (high - low) / points), 1)
+    axis.set_major_locator(FixedLocator([10.0**power for power in range(math.ceil(low), last + 1, every)]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: show(value)))
     axis.set_label_text(label)

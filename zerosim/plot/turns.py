@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from zerosim.errors import InputError, Problem
 from zerosim.plot import paper, scales
-from zerosim.plot.inks import INK, limit, paint, stroke
+from zerosim.plot.inks import INK, RIM, limit, paint, stroke
 from zerosim.report.palette import LIMIT, LINES, SPENT
 from zerosim.report.tune import show
 from zerosim.studies.curves import Curve, Point
@@ -179,7 +179,7 @@ def _today(ax: Axes, curve: Curve, scale: _Scale) -> Iterator[Artist]:
         place = float(curve.today)
     else:
         return
-    ax.axvline(place, color=INK, linestyle=":", linewidth=1.0, label="today", zorder=3)
+    ax.axvline(place, color=INK, linestyle=":", linewidth=1.0, label="today", zorder=3, path_effects=[RIM])
     yield stroke(f"today: {written(curve, curve.today)}", color=INK, linestyle=":", linewidth=1.0)
 
 

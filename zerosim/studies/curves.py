@@ -73,8 +73,8 @@ class Curve:
         return point.seconds / (self.free_seconds or point.seconds) - 1
 
     def crossing(self, seconds: float) -> float | None:
-        """About the least rate from which on no step takes longer; None where the highest one is not enough, and of what
-        is no rate.
+        """About the least rate from which on no step takes longer; None where the highest one is not enough, and where
+        values are no rates.
 
         Between two points that were played a step is taken to be a + b / rate, as one is that waits for the resource.
         """

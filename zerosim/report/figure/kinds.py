@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosim.report.palette import HATCHES, INKS, Hatch, Ink
+from zerosim.report.palette import BARE, HATCHES, INKS, Hatch, Ink
 from zerosim.report.svg import ISSUING, UNCOVERED, WORKING_ON
 
 OTHERS: Mapping[str, Ink] = {
@@ -17,8 +17,8 @@ OTHERS: Mapping[str, Ink] = {
     "wait": Ink(UNCOVERED["wait"], ""),  # an open box
     "hold": Ink("the host waits", ""),  # an open box too
     "exposed": Ink(UNCOVERED["exposed"], ""),
-    "copying": Ink(UNCOVERED["copying"], "#999999", "dotted"),
-    "computing": Ink(UNCOVERED["computing"], "#666666", "grid", dark=True),
+    "copying": BARE["copying"],
+    "computing": BARE["computing"],
     "odd": Ink(WORKING_ON["odd"], ""),
     "even": Ink(WORKING_ON["even"], ""),
 }
