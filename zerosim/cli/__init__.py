@@ -2,9 +2,9 @@
 
 The only room that prints. Verbs stand in the order of a first visit: those that play a scenario (`one_scenario`,
 `climbing`, `explaining`, `examining`), those that search (`tuning`, `requiring`, `sweeping`), those about machines
-(`machines`, `calibrating`), about measured steps (`tracing`) and published measurements (`validating`), the page to play
-with (`playing`), and the others (`without_scenario`); how an answer is printed and an error ends is in `printing`, how
-lists of sizes and names are read in `lists`.
+(`machines`, `calibrating`), about measured steps (`tracing`) and published measurements (`validating`), the page to
+play with (`playing`), and the others (`without_scenario`); how an answer is printed and an error ends is in `printing`,
+how lists of sizes and names are read in `lists`.
 """
 
 from __future__ import annotations
