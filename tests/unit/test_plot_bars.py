@@ -16,9 +16,12 @@ from tests.timelines import MB, host_optimizer, many, offloaded, tiny
 from zerosim import InputError, plot
 from zerosim.plot.holding import COLUMNS
 from zerosim.report.palette import HELD, SPENT
+from zerosim.resources import RankClass, Supply
 from zerosim.spec.topology_file import named_topology
+from zerosim.step import Step
 from zerosim.studies.bandwidths import bandwidths
 from zerosim.studies.collectives_check import sweeps
+from zerosim.timeline import Timeline
 from zerosim.views import breakdown, memory
 from zerosim.views.memory_by_category import by_category
 
@@ -137,6 +140,14 @@ def test_other_tiers() -> None:
         InputError, match='tier: found "drem"; expected one of the tiers in use: gpu, dram; nearest dram'
     ):
         plot.memory(tiny(), tier="drem")
+
+
+def test_a_measured_step_holds_nothing_that_is_known() -> None:
+    step = Step((), (), frozenset(), {}, 1)
+    empty = Timeline((step,), (RankClass("all", (0,)),), {"all": []}, {"all": []}, Supply({}, {}, {}, {}, {}))
+    with pytest.raises(InputError, match="none, as a trace does not tell what was held"):
+        plot.memory(empty)
+    assert written(plot.breakdown([empty], ["none"]).axes[0]) == ["0 s"]
 
 
 @pytest.mark.parametrize("tier", ["gpu", "dram"])

@@ -120,10 +120,11 @@ def ledger(
 
 
 def tier_of(played: Timeline, tier: str) -> TierMemory:
-    """A tier of a played step; InputError where it is not in use."""
-    tiers = tiers_of(played, ranks_per_node(played))
+    """A tier of a played step; InputError where nothing is held there, as in a step that was measured."""
+    tiers = {name: held for name, held in tiers_of(played, ranks_per_node(played)).items() if held.peak}
     if tier not in tiers:
-        expected = f"one of the tiers in use: {', '.join(tiers)}"
+        known = ", ".join(tiers) or "none, as a trace does not tell what was held"
+        expected = f"one of the tiers in use: {known}"
         raise InputError([Problem("plot.memory", "tier", f'"{tier}"', expected, nearest(tier, list(tiers)))])
     return tiers[tier]
 
