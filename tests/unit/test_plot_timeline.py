@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -40,6 +41,12 @@ def test_a_box_is_a_span() -> None:
     assert spans(figure, "pass") == [(24, 26)]
     assert spans(figure, "transfer") == [(26, 27)]
     assert figure.axes[0].get_xlim() == (0, 27)
+
+
+def test_a_line_tells_boxes_of_a_kind_apart_that_follow_each_other() -> None:
+    """The two gathers at 2 s, four products at 5, 8 and 14 s; not the reductions, between which is a pause."""
+    (seams,) = (each for each in plot.timeline(tiny()).axes[0].collections if isinstance(each, LineCollection))
+    assert sorted(line[0][0] for line in seams.get_segments()) == [pytest.approx(x) for x in (2, 5, 8, 14)]
 
 
 def test_what_is_exposed_is_a_row() -> None:

@@ -8,10 +8,12 @@ however many they are and on whichever lanes: a hatch is drawn once a path, and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
@@ -19,12 +21,13 @@ from matplotlib.patheffects import withStroke
 from zerosim.plot.inks import FAINT, PAINTS
 from zerosim.report.bands import Band
 from zerosim.report.lanes import Lane, Scale
-from zerosim.report.marks import FONT, Mark, fits, fitting, joined
+from zerosim.report.marks import FINEST, FONT, Mark, fits, fitting, joined
 from zerosim.units import show_seconds
 
 LETTERS = 6.5  # points
 POINT = LETTERS / FONT * 1.06  # of paper for a pixel of a mark: the font here is wider than that of the SVG
 GAP, BAND = 3.0, 11.0  # points
+SEAM, SEAMED_FROM = 0.5, 4.0  # points of a line between boxes that touch; pixels of the boxes, at least
 SECONDS = Scale(0.0, 1.0)  # of lanes, whose pixels then are seconds
 CODES = (Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY)
 
@@ -63,12 +66,15 @@ def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window
     """All of it, from top to bottom, with the names of the lanes at the left; the inks that are in it. Marks of `lanes`
     are in seconds."""
     boxes: dict[str, list[tuple[float, float]]] = {}
+    seams: list[list[tuple[float, float]]] = []
     _phases(ax, phases, window)
     top, middles = BAND + GAP, []
     for lane in lanes:
         ground = (max(window.start, 0.0), min(window.end, makespan) - max(window.start, 0.0))
         ax.broken_barh([ground], (top, lane.height), facecolor=FAINT, linewidth=0)
-        for mark in joined(window.clipped(lane.marks)):
+        marks = joined(window.clipped(lane.marks))
+        seams += ([(x, top), (x, top + lane.height)] for x in map(window.seconds, _seams(marks)))
+        for mark in marks:
             boxes.setdefault(mark.ink, []).extend(_outline(mark, window, top, lane.height))
             _label(ax, mark, window, top + lane.height * (1 - mark.share / 2))
         middles.append(top + lane.height / 2)
@@ -76,6 +82,7 @@ def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window
     for ink, outlines in boxes.items():
         path = Path(np.array(outlines), np.tile(np.array(CODES, dtype=Path.code_type), len(outlines) // len(CODES)))
         ax.add_patch(PathPatch(path, label=ink, **PAINTS[ink].keywords))
+    ax.add_collection(LineCollection(seams, colors="white", linewidths=SEAM), autolim=False)
     ax.set_xlim(window.start, window.end)
     ax.set_ylim(top - GAP / 2, -1.0)
     ax.set_yticks(middles, [lane.title for lane in lanes])
@@ -83,6 +90,15 @@ def draw(ax: Axes, lanes: Sequence[Lane], phases: Sequence[Band], window: Window
     ax.spines["left"].set_visible(False)
     ax.grid(axis="x")
     return set(boxes)
+
+
+def _seams(marks: Iterable[Mark]) -> Iterator[float]:
+    """Where a box of a kind ends and the next begins: pixels at which a line tells them apart. What the host issues is
+    one stretch, as most of it is too narrow."""
+    for mark, after in pairwise(marks):
+        touch = mark.ink == after.ink != "issue" and after.x - mark.end < FINEST
+        if touch and min(mark.width, after.width) >= SEAMED_FROM:
+            yield mark.end
 
 
 def _outline(mark: Mark, window: Window, top: float, high: float) -> list[tuple[float, float]]:
