@@ -222,6 +222,14 @@ def test_bus_bandwidth_is_that_of_the_check() -> None:
     assert entries(figure) == ["all-reduce, 8 GPUs", "all-gather, 8 GPUs"]
 
 
+def test_sweeps_of_two_machines_have_names() -> None:
+    both = [sweeps(named_topology(name), ["all_reduce"], [2**20], gpus=[8])[0] for name in ("dgx-a100-80", "dgx-h100")]
+    labels = ["measured", "catalogue"]
+    assert entries(plot.bus_bandwidth(both, labels)) == [f"{label}, all-reduce, 8 GPUs" for label in labels]
+    with pytest.raises(InputError, match="1 labels; expected 2, one a sweep"):
+        plot.bus_bandwidth(both, labels[:1])
+
+
 def test_a_figure_of_ones_own() -> None:
     own = Figure(layout="constrained")
     places = own.subplots(2, 2).ravel()

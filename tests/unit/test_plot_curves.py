@@ -180,6 +180,11 @@ def test_where_a_line_comes_to_the_target() -> None:
     assert ys(figure.axes[0], "target") == pytest.approx([1.1, 1.1])
 
 
+def test_where_that_is_has_two_digits() -> None:
+    """1 + 91.4 / rate is 1.5 at 183 Gb/s, 22.85 GB/s."""
+    assert entries(plot.network([network("ZeRO-3", 11.425)], target=0.5))[0] == "ZeRO-3: about 180 Gb/s"
+
+
 def test_steps_in_seconds() -> None:
     figure = plot.network([network("ZeRO-3", 10)], of="step", target=1.5)
     assert ys(figure.axes[0], "ZeRO-3") == pytest.approx([9, 4.2, 1.8, 1.2])

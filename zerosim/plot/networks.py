@@ -6,6 +6,7 @@ for the network, a + b / rate, as in `Curve.crossing`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import Any, Literal
@@ -29,8 +30,7 @@ HEIGHT = 2.5  # inches
 MARKERS = ("o", "s", "^", "D", "v", "P")
 STROKES = ("-", "--", "-.", ":")
 TIMES = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # ticks
-CLOSE = (1.1, 1.2, 1.5)  # too close to 1 where the axis goes on to
-FAR = 10.0
+CLOSE = {1.1: 3.0, 1.2: 3.0, 1.5: 10.0}  # too close to their neighbours where the axis goes on to so much
 BETWEEN = 24  # points of a line between two that were played
 
 
@@ -90,7 +90,7 @@ def _strategy(ax: Axes, curve: Curve, of: Of, target: float | None, look: tuple[
         if least is None:
             words.append("no rate is enough")
         else:
-            words.append(f"about {show_rate(float(f'{least:.2g}'), bits=True)}")
+            words.append(f"about {show_rate(float(f'{8 * least:.2g}') / 8, bits=True)}")
             ax.plot([least], [seconds / by], marker="o", markersize=9, color=colour, markerfacecolor="none", zorder=5)
     return stroke(": ".join([words[0], ", ".join(filter(None, words[1:]))]).rstrip(": "), **style)
 
@@ -122,7 +122,7 @@ def _heights(ax: Axes, curves: Sequence[Curve], of: Of) -> None:
     most = max(1 + curve.slowdown(point) for curve in curves for point in curve.points)
     ax.set_yscale("log")
     ax.yaxis.set_minor_locator(NullLocator())
-    shown = [times for times in TIMES if times <= 1.1 * most and (most < FAR or times not in CLOSE)]
+    shown = [times for times in TIMES if times <= 1.1 * most and most < CLOSE.get(times, math.inf)]
     ax.set_yticks(shown, [f"{times:g}x" for times in shown])
     ax.set_ylim(0.96, most * 1.1)
     ax.set_ylabel("step / step with a free network")

@@ -9,6 +9,7 @@ from itertools import cycle
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from zerosim.errors import InputError, Problem
 from zerosim.plot import paper, scales
 from zerosim.plot.inks import ON_DARK, PAINTS, stroke
 from zerosim.report.palette import LINES
@@ -63,20 +64,27 @@ def _told(tier: Tier) -> str:
 
 
 def bus_bandwidth(
-    sweeps: Sequence[Sweep], title: str = "", width: float = paper.WIDTH, ax: Axes | None = None
+    sweeps: Sequence[Sweep],
+    labels: Sequence[str] = (),
+    title: str = "",
+    width: float = paper.WIDTH,
+    ax: Axes | None = None,
 ) -> Figure:
     """The bus bandwidth of collectives over the size of their message, as nccl-tests counts both: a line for each
-    collective and number of GPUs."""
+    collective and number of GPUs. `labels`: of the sweeps, where these are of several machines."""
+    if labels and len(labels) != len(sweeps):
+        found, expected = f"{len(labels)} labels", f"{len(sweeps)}, one a sweep"
+        raise InputError([Problem("plot.bus_bandwidth", "labels", found, expected)])
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         looks = zip(cycle(LINES), cycle(MARKERS), strict=False)
         entries = []
-        for sweep in sweeps:
+        for sweep, name in zip(sweeps, labels or [""] * len(sweeps), strict=True):
             for kind in dict.fromkeys(row.collective for row in sweep.rows):
                 rows = sorted((row for row in sweep.rows if row.collective == kind), key=lambda row: row.size_bytes)
                 colour, marker = next(looks)
-                label = f"{kind.replace('_', '-')}, {sweep.gpus} GPUs"
+                label = ", ".join(filter(None, (name, kind.replace("_", "-"), f"{sweep.gpus} GPUs")))
                 points = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
                 on.plot(*points, color=colour, marker=marker, label=label)
                 entries.append(stroke(label, color=colour, marker=marker))
