@@ -8,9 +8,11 @@ run: .venv/core
 	$(BIN)/zerosim run scenarios/seven-b/zero3.yaml
 
 test: .venv/dev .hta/done
-	$(BIN)/python -m pytest -n auto --ignore tests/bench
+	$(BIN)/python -m pytest -n auto $(BY_FILE) --ignore tests/bench
 	$(BIN)/python -m pytest tests/bench -m "not timed"
 	$(HTA)/python -m pytest tests/hta
+
+BY_FILE := --dist loadfile --no-loadscope-reorder # what the tests of a file share is made once, and tests/conftest.py has the order
 
 check: lint types test
 
