@@ -8,8 +8,15 @@ run: .venv/core
 	$(BIN)/zerosim run scenarios/seven-b/zero3.yaml
 
 test: .venv/dev .hta/done
-	$(BIN)/python -m pytest -n auto --ignore tests/bench
+	$(BIN)/python -m pytest -n auto $(BY_FILE) --ignore tests/bench
+	$(MAKE) -j2 --output-sync=target counts hta
+
+BY_FILE := --dist loadfile --no-loadscope-reorder # what the tests of a file share is made once, and tests/conftest.py has the order
+
+counts: .venv/dev
 	$(BIN)/python -m pytest tests/bench -m "not timed"
+
+hta: .hta/done
 	$(HTA)/python -m pytest tests/hta
 
 check: lint types test
@@ -50,4 +57,6 @@ LOCK := --universal --python-version 3.11 --generate-hashes --no-emit-index-url 
 clean:
 	rm -rf .venv .hta
 
-.PHONY: run test check lint types bench lock clean
+unexport PYTHONDONTWRITEBYTECODE # or every process that a test starts compiles what it imports
+
+.PHONY: run test counts hta check lint types bench lock clean

@@ -25,8 +25,8 @@ from zerosim.strategies.checkpoint_files import File, checkpoint_files, weights_
 from zerosim.strategies.placement import placement_of
 from zerosim.strategies.saving import Place, Saving
 from zerosim.timeline import Timeline
-from zerosim.views import memory
 from zerosim.views.intervals import length
+from zerosim.views.memory import held
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Checkpointing:
         if own and len(classes) > 1:
             classes = tuple(each._replace(program=0 if each.ranks[0] == 0 else 1) for each in classes)
             timeline = replace(timeline, steps=(step, replace(step, buffers=buffers)), classes=classes)
-        tiers = memory(timeline, self.local_ranks)
+        tiers = held(timeline, self.local_ranks)
         return tiers["dram"].peak if "dram" in tiers else 0.0
 
 

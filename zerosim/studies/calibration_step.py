@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from zerosim.costs.calibrated import gpu_key
 from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
-from zerosim.simulation import facts, simulate
+from zerosim.simulation import facts, programs, simulate
 from zerosim.spec.calibration import EVERY_GPU, LEAST_FACTOR, MOST_FACTOR, Calibration, Compute
 from zerosim.spec.topology import Gpu
 from zerosim.units import show_count, show_seconds, show_share
@@ -78,12 +78,12 @@ def seconds_of(scenario: Scenario, measure: Measure, value: float) -> float:
 def fit_step(scenario: Scenario, seconds: float, source: str) -> StepFit:
     """The factor of all GPUs; InputError where the step cannot tell it."""
     gpu, most = _gpu(scenario)
-    base = scenario.calibration or Calibration("")
+    base, steps = scenario.calibration or Calibration(""), programs(scenario)
 
     @cache
     def step(factor: float) -> float:
         entry = Calibration("", compute=(Compute(gpu, factor, source),))
-        return simulate(scenario.replace(calibration=base.merged(entry))).makespan
+        return simulate(scenario.replace(calibration=base.merged(entry)), steps).makespan
 
     usual, slower = step(1.0), step(NEAR)
     response = math.log(slower / usual) / math.log(1 / NEAR)

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from zerosim.scenario import Scenario
-from zerosim.simulation import Simulation, simulate
+from zerosim.simulation import Simulation, facts, simulate
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.step import Transfer
 from zerosim.studies.offloads import Device, placed
 from zerosim.studies.reason import reason
 from zerosim.studies.rung_names import left_out, strategy_name
+from zerosim.views.memory import held, unfit
 
 PLACES = {"none": "HBM", "cpu": "DRAM", "nvme": "NVMe"}
 LADDER: tuple[tuple[Device, Device], ...] = (  # where the optimizer is, and the parameters
@@ -119,15 +120,16 @@ def _points(scenario: Scenario) -> list[Amortised]:
 
 
 def _point(place: _Placed) -> Amortised:
-    summary, training = simulate(place.scenario).summary(), place.scenario.training
+    played, training, known = simulate(place.scenario), place.scenario.training, facts(place.scenario)
+    seconds = played.makespan
     return Amortised(
         optimizer=place.optimizer,
         parameters=place.parameters,
         micro_batch_size=training.micro_batch_size,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
-        fits=summary.fits,
-        step_seconds=summary.step_seconds,
-        tokens_per_second=summary.tokens_per_second,
+        fits=not unfit(held(played, known.ranks_per_node)),
+        step_seconds=seconds,
+        tokens_per_second=known.tokens * (1 / seconds),
         relative_throughput=1.0,
     )
 

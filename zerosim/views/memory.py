@@ -102,15 +102,29 @@ def memory(timeline: Timeline, ranks_per_node: int = 1) -> dict[str, TierMemory]
     Of classes that run the same program the slowest is looked at. Where there are several programs, `gpu` is that of
     the class which holds most, and a host tier that of the node on which most is held by all its ranks.
     """
-    holders = [holder_of(timeline, rank_class) for rank_class in slowest_of_each(timeline)]
+    holders = _holders(timeline)
+    found = _tiers(timeline, holders, ranks_per_node)
+    gpu = found[GPU]
+    chosen = next(holder for holder in holders if holder.rank_class.name == gpu.rank_class)
+    found[GPU] = replace(gpu, reserve=_reserve(chosen, gpu.capacity, gpu.overhead))
+    return found
+
+
+def held(timeline: Timeline, ranks_per_node: int = 1) -> dict[str, TierMemory]:
+    """`memory` without what the GPU's allocator reserves, which takes as long to find as all else of it."""
+    return _tiers(timeline, _holders(timeline), ranks_per_node)
+
+
+def _holders(timeline: Timeline) -> list[Holder]:
+    return [holder_of(timeline, rank_class) for rank_class in slowest_of_each(timeline)]
+
+
+def _tiers(timeline: Timeline, holders: Sequence[Holder], ranks_per_node: int) -> dict[str, TierMemory]:
     tiers = dict.fromkeys([GPU, *(buffer.tier for holder in holders for buffer in holder.step.buffers)])
     found = {}
     for tier in tiers:
         crowds = [[holder] for holder in holders] if tier == GPU else nodes(timeline, holders, ranks_per_node)
         found[tier] = max((_tier(timeline, tier, crowd) for crowd in crowds), key=lambda memory: memory.peak)
-    gpu = found[GPU]
-    chosen = next(holder for holder in holders if holder.rank_class.name == gpu.rank_class)
-    found[GPU] = replace(gpu, reserve=_reserve(chosen, gpu.capacity, gpu.overhead))
     return found
 
 

@@ -20,7 +20,7 @@ from zerosim.simulation import Simulation, facts, simulate
 from zerosim.studies.doctor.case import Again, Case
 from zerosim.studies.doctor.checks import CHECKS
 from zerosim.studies.doctor.trouble import Candidate, Changes, Check, Measured, Trouble
-from zerosim.views.memory import memory, unfit
+from zerosim.views.memory import held, unfit
 
 WORTH = 1.02  # times as fast, or as small: less is within what the simulation knows; a choice, as the next two
 EQUAL = 0.97  # of the best: as good as it
@@ -42,7 +42,7 @@ class Outcome:
     @classmethod
     def of(cls, played: Simulation) -> Outcome:
         known = facts(played.scenario)
-        tiers = memory(played, known.ranks_per_node)
+        tiers = held(played, known.ranks_per_node)
         return cls(
             step_seconds=played.makespan,
             tokens_per_second=known.tokens / played.makespan,

@@ -29,7 +29,7 @@ from zerosim.step import Collective, Step
 from zerosim.studies.journal import Answer
 from zerosim.studies.sweep_questions import defect
 from zerosim.views.least_memory import least_peaks
-from zerosim.views.memory import memory, unfit
+from zerosim.views.memory import held, unfit
 
 ERROR = "error"
 SAFE = 1 - 1e-9  # of a bound: sums of doubles in another order differ by less
@@ -92,7 +92,7 @@ def look(scenario: Scenario) -> Answer:
 def played(scenario: Scenario) -> Answer:
     """`seconds` of the step, `gpu_bytes` at its peak, and `unfit`: the tier that has no room for it; else ""."""
     timeline = simulate(scenario)
-    tiers = memory(timeline, facts(scenario).ranks_per_node)
+    tiers = held(timeline, facts(scenario).ranks_per_node)
     return {"seconds": timeline.makespan, "gpu_bytes": tiers["gpu"].peak, "unfit": unfit(tiers)}
 
 

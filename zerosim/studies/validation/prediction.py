@@ -13,6 +13,7 @@ import numpy as np
 
 from zerosim.errors import ZerosimError
 from zerosim.scenario import Scenario
+from zerosim.simulation import no_collection
 from zerosim.spec.calibration import EVERY_GPU, Calibration, Compute
 from zerosim.spec.devices import Grade
 from zerosim.spec.measured_row import Row, row_of
@@ -23,7 +24,7 @@ from zerosim.studies.uncertainty import SEED, draw, sample
 from zerosim.studies.validation.case import Case, Metric, MetricName, Refused
 from zerosim.studies.validation.cases import case_of
 from zerosim.studies.validation.formula import flops_over_peak
-from zerosim.studies.validation.repeated import Played, play_whole
+from zerosim.studies.validation.repeated import Played, play_whole, shorter
 from zerosim.studies.validation.shares import Shares, held, shares
 from zerosim.units import show_seconds, show_share
 from zerosim.views import Summary
@@ -109,10 +110,11 @@ Answer = Prediction | Fitted | Unplayed
 def answer(question: Question) -> Answer:
     """Whatever goes wrong is told."""
     try:
-        case = case_of(row_of(question.cells))
-        if isinstance(case, Refused):
-            return Unplayed(case.reason)
-        return fitted(case) if question.fit else predicted(case, question.factor, question.samples)
+        with no_collection():  # nor between the runs of one question, while the timeline of the last is still there
+            case = case_of(row_of(question.cells))
+            if isinstance(case, Refused):
+                return Unplayed(case.reason)
+            return fitted(case) if question.fit else predicted(case, question.factor, question.samples)
     except ZerosimError as error:
         return Unplayed("; ".join(str(error).splitlines()))
     except Exception as error:
@@ -124,11 +126,11 @@ def fitted(case: Case) -> Answer:
     seconds = next((metric.measured for metric in case.metrics if metric.name == "step_seconds"), None)
     if seconds is None:
         return Unplayed("no step time was measured")
-    whole = play_whole(case.scenario)
+    played, longer = shorter(case.scenario)
     try:
-        return Fitted(fit_step(whole.scenario, seconds / whole.longer, "").entry.factor)
+        return Fitted(fit_step(played, seconds / longer, "").entry.factor)
     except NoFitError as error:
-        return Unplayed(_unfitted(error, seconds, whole.longer))
+        return Unplayed(_unfitted(error, seconds, longer))
 
 
 def _unfitted(error: NoFitError, seconds: float, longer: float) -> str:

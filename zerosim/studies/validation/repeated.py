@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zerosim.scenario import Scenario
 from zerosim.simulation import Simulation, simulate
 from zerosim.step import PHASES, Phase
-from zerosim.views import Summary
+from zerosim.views import Summary, phases
 
 FEW, SOME = 4, 8  # micro-steps of the two runs
 MOST = 12  # up to so many all are played
@@ -44,14 +44,28 @@ def play_whole(scenario: Scenario) -> Played:
         timeline = simulate(scenario)
         summary = timeline.summary()
         return Played(scenario, timeline, summary, summary.step_seconds, summary.phases)
-    few = simulate(_with(scenario, FEW)).summary()
+    few = simulate(_with(scenario, FEW))
     some = _with(scenario, SOME)
     timeline = simulate(some)
-    summary = timeline.summary()
-    more = (wanted - SOME) / (SOME - FEW)
-    phases = {name: summary.phases[name] + more * (summary.phases[name] - few.phases[name]) for name in PHASES}
-    step = summary.step_seconds + more * (summary.step_seconds - few.step_seconds)
-    return Played(some, timeline, summary, step, phases, wanted / SOME)
+    summary, less = timeline.summary(), phases(few)
+    more = _more(wanted)
+    whole = {name: summary.phases[name] + more * (summary.phases[name] - less[name]) for name in PHASES}
+    step = summary.step_seconds + more * (summary.step_seconds - few.makespan)
+    return Played(some, timeline, summary, step, whole, wanted / SOME)
+
+
+def shorter(scenario: Scenario) -> tuple[Scenario, float]:
+    """The scenario that is played for this one, and how many times as long as its step the whole one is."""
+    wanted = scenario.training.gradient_accumulation_steps
+    if wanted <= MOST:
+        return scenario, 1.0
+    few, some = (simulate(_with(scenario, micro_steps)).makespan for micro_steps in (FEW, SOME))
+    return _with(scenario, SOME), (some + _more(wanted) * (some - few)) / some
+
+
+def _more(wanted: int) -> float:
+    """How often the difference of the two runs comes on top of the longer one."""
+    return (wanted - SOME) / (SOME - FEW)
 
 
 def _with(scenario: Scenario, micro_steps: int) -> Scenario:
