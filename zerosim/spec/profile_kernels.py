@@ -6,8 +6,9 @@ Rules
 - Of any other a name decides alone: its own part first, then its types (`device_kernel<flash::FlashAttnFwdSm90<...>>`),
   by the first row of the table that fits. Words stand for whole words, so that a name that merely contains one is
   none; a kernel that no row knows is `unknown`, and who uses it must say so.
-- Names are those of NVIDIA's and AMD's libraries as profilers write them; each row says whose they are. Inductor, ATen's
-  headers and DeepSpeed's kernels were read in PyTorch 2.13.0 and DeepSpeed 0.19.8; the others stand in recorded traces.
+- Names are those of NVIDIA's and AMD's libraries as profilers write them; each row says whose they are. Inductor,
+  ATen's headers and DeepSpeed's kernels were read in PyTorch 2.13.0 and DeepSpeed 0.19.8; the others stand in traces.
+
 Communication, copies and everything else are told apart as in HolisticTraceAnalysis (hta/utils/utils.py).
 """
 
@@ -35,7 +36,7 @@ _TEMPLATES: tuple[
     tuple[KernelKind, str], ...
 ] = (  # torch/_inductor/kernel/: flex/*.py; mm.py, bmm.py, conv.py and so on
     ("attention", r"flex_(attention|decoding)"),
-    ("matmul", r"(?:^|_)(add|b|badd|_scaled_|scaled_)*mm(?:_|$)|convolution|conv[123]d"),
+    ("matmul", r"(?:^|_)(addmm|baddbmm|bmm|mm)(_|$)|convolution|conv[123]d"),
 )
 
 
@@ -67,7 +68,8 @@ _ROWS: tuple[tuple[KernelKind, str], ...] = (
     # convolutions of cuDNN (sm80_xmma_fprop), MIOpen (miopenSp3AsmConv), ATen (DepthwiseConv2d.cu)
     ("matmul", _words("convolution", "convolve", "conv") + r"|[fd]prop|[dw]grad|[Ww]inograd"),
     # aten/src/ATen/native/cuda: Reduce.cuh, SoftMax.cu, PersistentSoftmax.cuh, layer_norm_kernel.cu, Normalization.cuh,
-    # Loss.cu; Apex (cuApplyLayerNorm), Liger (_rms_norm_forward_kernel), flash-attn (ln_fwd_kernel), cuDNN's batch norm (bn_fw), cuBLAS level 1
+    # Loss.cu; Apex (cuApplyLayerNorm), Liger (_rms_norm_forward_kernel), flash-attn (ln_fwd_kernel), cuDNN's batch norm
+    # (bn_fw), cuBLAS level 1 (dot_kernel)
     ("reduction", r"(?i:reduce|softmax|(layer|batch|group|rms|instance|weight)_?norm)|LpNorm|" + _words("dot", "norm")),
     ("reduction", r"(?<![a-z])ln_(fwd|bwd)|Welford|RowwiseMoments|GammaBeta|bn_[fb]w|nll_loss|cross_entropy"),
     # ScanUtils.cuh, Sort.cu, TensorTopK.cu, CUB
