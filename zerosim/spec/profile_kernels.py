@@ -32,9 +32,7 @@ INDUCTOR = re.compile(r"(?:^|_)triton_(for|per|poi|red|spl|tem|unk)_(\w*)$")
 _HEURISTICS: Mapping[str, KernelKind] = {
     "poi": "elementwise", "red": "reduction", "per": "reduction", "spl": "reduction",
 }  # fmt: skip
-_TEMPLATES: tuple[
-    tuple[KernelKind, str], ...
-] = (  # torch/_inductor/kernel/: flex/*.py; mm.py, bmm.py, conv.py and so on
+_TEMPLATES: tuple[tuple[KernelKind, str], ...] = (  # torch/_inductor/kernel: flex/*.py; mm*.py, bmm.py, conv.py
     ("attention", r"flex_(attention|decoding)"),
     ("matmul", r"(?:^|_)(addmm|baddbmm|bmm|mm)(_|$)|convolution|conv[123]d"),
 )
@@ -73,24 +71,18 @@ _ROWS: tuple[tuple[KernelKind, str], ...] = (
     ("reduction", r"(?i:reduce|softmax|(layer|batch|group|rms|instance|weight)_?norm)|LpNorm|" + _words("dot", "norm")),
     ("reduction", r"(?<![a-z])ln_(fwd|bwd)|Welford|RowwiseMoments|GammaBeta|bn_[fb]w|nll_loss|cross_entropy"),
     # ScanUtils.cuh, Sort.cu, TensorTopK.cu, CUB
-    (
-        "reduction",
-        r"(?i:radix_?sort|merge_?sort)|bitonicSort|topk|TopK|" + _words("scan", "cumsum", "argmax", "argmin"),
-    ),
+    ("reduction", r"(?i:radix_?sort|merge_?sort|topk)|bitonicSort|" + _words("scan", "cumsum", "argmax", "argmin")),
     # aten/src/ATen/native/cuda: CUDALoops.cuh, Shape.cu, Indexing.cu, Embedding*.cu, Dropout.cu
     ("elementwise", r"elementwise|CatArray|index(Select|Func)(Large|Small)Index|indexing_backward|EmbeddingBag"),
-    (
-        "elementwise",
-        r"krn_partials?_|compute_(grad_weight|num_of_partial|cuda_kernel)|sum_and_scatter|vectorized_gather",
-    ),
+    ("elementwise", r"krn_partials?_|compute_(grad_weight|num_of_partial|cuda_kernel)|vectorized_gather"),
     ("elementwise", _words("embedding", "dropout", "gather", "scatter", "fill", "copy", "distribution", "arange")),
     # DilatedMaxPool2d.cu, AveragePool2d.cu, ReflectionPad.cu, ReplicationPadding.cu, UpSample*.cu, TriangularOps.cu,
     # im2col.cuh; cuDNN's changes of layout (nchwToNhwcKernel); CUB
+    ("elementwise", r"(max|avg|average)_?pool|(reflection|replication)_pad|upsample|tri[ul]_|im2col|col2im"),
     (
         "elementwise",
-        r"(max|avg|average)_?pool|(reflection|replication)_pad|upsample|tri[ul]_|im2col|col2im|DeviceSelect",
+        r"(?i:nchw_?to_?nhwc|nhwc_?to_?nchw)|DeviceSelect|" + _words("transpose", "permute", "cast", "quantize"),
     ),
-    ("elementwise", r"(?i:nchw_?to_?nhwc|nhwc_?to_?nchw)|" + _words("transpose", "permute", "cast", "quantize")),
     # Liger, vLLM, Transformer Engine, flash-attn's rotary
     ("elementwise", _words("gelu", "geglu", "silu", "swiglu", "rotary", "rope")),
 )
