@@ -9,6 +9,8 @@ import pytest
 from tests.profiled import document, kernel, three_steps, write
 from zerosim.errors import InputError
 from zerosim.measured import read_trace
+from zerosim.spec.profile import read_profile
+from zerosim.spec.profile_events import HostEvent
 from zerosim.spec.profile_file import is_trace
 
 ROOT = Path(__file__).parents[2]
@@ -82,3 +84,13 @@ def test_letters_that_are_no_utf8_lose_only_themselves(tmp_path: Path) -> None:
     text = json.dumps(document([kernel("gemm_X", 0, 10, 1)])).encode().replace(b"gemm_X", b"gemm_\xff")
     (tmp_path / "t.json").write_bytes(text)
     assert read_trace(tmp_path / "t.json").summary().kernels["matmul"].count == 1
+
+
+def test_a_stream_may_be_anything_and_nothing_is_shared(tmp_path: Path) -> None:
+    """A list cannot be a key, so it is text; and what a call says, when it says nothing, cannot be written to."""
+    events = [kernel("gemm", 0, 10, 1) | {"args": {"stream": [7]}}, kernel("gemm", 10, 20, 2)]
+    file = write(tmp_path / "t.json", document(events))
+    assert [event.stream for event in read_profile(file).gpu] == ["[7]", 7]
+    assert {op.stream for op in read_trace(file).step.ops} == {"compute", "stream 7"}
+    with pytest.raises(TypeError):
+        HostEvent("call", (1, 1), 0.0, 1.0).arguments["a"] = 1  # type: ignore[index]  # that is what is tried
