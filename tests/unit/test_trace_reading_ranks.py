@@ -13,12 +13,8 @@ from zerosim.measured import read_trace
 
 def waited(folder: Path, members: dict[int, tuple[float, dict[str, Any]]]) -> list[float | None]:
     """By rank, what each waited, where each ran one collective: its length, and what its trace says of the group."""
-    said = {
-        "Collective name": "allreduce",
-        "In msg nelems": 8,
-        "dtype": "Float",
-        "Process Group Description": "mesh_tp",
-    }
+    said: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 8, "dtype": "Float"}
+    said |= {"Process Group Description": "mesh_tp"}
     for rank, (length, more) in members.items():
         events = [kernel(GEMM, 0, 5, 1), kernel(REDUCE, 10, 10 + length, 2, stream=20, **said, **more)]
         write(folder / f"{rank}.json", document(events, rank, 4))
