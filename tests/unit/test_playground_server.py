@@ -70,8 +70,8 @@ def asked(client: Door, begun: dict[str, Any], path: str = "/play", **knobs: Any
 # --- who may ask -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/play.js", "/knobs.js", "/answer.js", "/play.css", "/timeline.js", "/page.css",
-                                  "/icon.svg", "/start", "/nothing"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/", "/play.js", "/knobs.js", "/answer.js", "/link.js", "/asking.js", "/play.css",
+                                  "/timeline.js", "/page.css", "/icon.svg", "/start", "/nothing"])  # fmt: skip
 def test_everything_says_what_a_browser_must_not_do_with_it(client: Door, path: str) -> None:
     told = client.get(path)
     assert told.status_code == (404 if path == "/nothing" else 200)

@@ -52,6 +52,8 @@ PAGE = {
     "/": ("index.html", "text/html"),
     "/knobs.js": ("knobs.js", "text/javascript"),
     "/answer.js": ("answer.js", "text/javascript"),
+    "/link.js": ("link.js", "text/javascript"),
+    "/asking.js": ("asking.js", "text/javascript"),
     "/play.js": ("play.js", "text/javascript"),
     "/play.css": ("play.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
