@@ -139,6 +139,13 @@ def test_an_answer_has_the_numbers_of_the_command(client: Door, begun: dict[str,
     assert 'id="stalls"' in told["sections"]
 
 
+def test_host_memory_is_that_of_the_ranks_of_a_node(client: Door, begun: dict[str, Any]) -> None:
+    told = asked(client, begun, gpus=8, offload_optimizer="cpu").json()
+    gpu, dram = told["figure"]["memory"][0]
+    assert (gpu["tier"], dram["tier"], dram["ranks"]) == ("gpu", "dram", 8)
+    assert dram["peak"] == told["memory"][1]["peak"]
+
+
 def test_what_is_wrong_is_an_answer_and_stands_beside_its_knob(client: Door, begun: dict[str, Any]) -> None:
     assert asked(client, begun, micro_batch=0).json() == {
         "wrong": [{"control": "micro_batch", "text": "found 0; expected a number greater than or equal to 1"}]

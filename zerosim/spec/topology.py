@@ -52,6 +52,11 @@ class Topology:
     def hosts(self) -> tuple[int, ...]:
         return tuple(range(len(self.nodes)))
 
+    @property
+    def fullest(self) -> int:
+        """Ranks of the node that has most."""
+        return max(len(node.gpus) for node in self.nodes)
+
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """Everything: `device` at the vertices, `link` at the edges."""
