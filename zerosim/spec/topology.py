@@ -171,6 +171,10 @@ class Topology:
 
     def rank_classes(self) -> tuple[tuple[int, ...], ...]:
         """Ranks that no measurement could tell apart: equal GPUs in equal surroundings of equal nodes."""
+        return self._rank_classes
+
+    @cached_property
+    def _rank_classes(self) -> tuple[tuple[int, ...], ...]:
         same: dict[Hashable, int] = {}
         classes: dict[tuple[int, int, int], list[int]] = {}
 

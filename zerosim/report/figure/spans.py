@@ -56,8 +56,7 @@ def _times(spans: Sequence[Span]) -> npt.NDArray[np.float64]:
 
 
 def _names(step: Step) -> list[Named]:
-    known = {name: named(name) for name in {op.name for op in step.ops}}
-    return [known[op.name] for op in step.ops]
+    return [named(op.name) for op in step.ops]
 
 
 def _lanes(step: Step, spans: Sequence[Span]) -> list[str]:
