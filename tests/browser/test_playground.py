@@ -84,8 +84,6 @@ def saved(page: Page, button: str) -> tuple[str, bytes]:
 
 
 def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: Path) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/play") else None)
     opened(page, home)
     shows(page, summary(file))
     expect(page.locator("h1")).to_have_text(EVIL)
@@ -103,7 +101,6 @@ def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: P
     shows(page, summary(file, *changed))
     page.get_by_label("stage3_prefetch_bucket_size", exact=True).fill("2e5")
     shows(page, summary(file, *changed, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
-    assert len(asked) == 6  # the start, three arrows, a slider, a box
 
 
 def test_keys_that_follow_each_other_are_one_question(page: Page, home: str, file: Path) -> None:
@@ -117,6 +114,7 @@ def test_keys_that_follow_each_other_are_one_question(page: Page, home: str, fil
         page.clock.run_for(300)
         box.press_sequentially(key)
         expect(page.locator("#status")).to_have_text("computing…")  # what is shown is of another state, and says so
+    expect(page.locator("#knob-prefetch_bucket-about")).to_contain_text("200k elements")
     assert len(asked) == 1
     page.clock.run_for(400)
     shows(page, summary(file, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))

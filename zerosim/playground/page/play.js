@@ -113,13 +113,14 @@ const meant = (name) => {
   return now.state[name] ?? known[name] ?? null;
 };
 
-/** All knobs to where the state says, but for one that is being typed in; those that do not belong are hidden. */
+/** All knobs to where the state says, but for the box that is being typed in; those that do not belong are hidden. */
 const turn = (busy = "") => {
   const machine = now.begun.machines[now.state.topology];
   for (const [name, knob] of now.made) {
     const { strategies } = knob.control;
     knob.box.hidden = strategies.length > 0 && !strategies.includes(now.state.strategy);
-    if (!(knob.focused?.() && (name === busy || busy === ""))) knob.show(now.state[name], meant(name));
+    const typing = knob.focused?.() && (name === busy || busy === "");
+    knob[typing ? "tell" : "show"](now.state[name], meant(name));
     if (name.startsWith("offload_")) knob.allow(machine?.tiers ?? []);
   }
   ported(machine);
