@@ -51,7 +51,7 @@ def answer(played: Played, start: Start) -> dict[str, Any]:
         "numbers": [number._asdict() for number in numbers(summary)],
         "memory": list(_memory(summary)),
         "sections": "".join((inks(), *shown(told(summary)))),
-        "kept": kept(scenario.text),
+        "kept": kept(scenario.text, start.written.scenario),
         "waiting": _waiting(played, start),
         "deepspeed": isinstance(scenario.strategy, DeepSpeed),
         "figure": figure(played.simulation, scenario.title, tiers=played.tiers, ranks_per_node=ranks),

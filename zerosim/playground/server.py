@@ -136,7 +136,9 @@ class _Rooms:
         """A file of a state."""
 
         async def told(request: Request) -> Response:
-            return await self._answered(request, DOWNLOADS[name], "application/octet-stream")
+            return await self._answered(
+                request, lambda played: DOWNLOADS[name](played, self.start), "application/octet-stream"
+            )
 
         return told
 
