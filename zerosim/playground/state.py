@@ -9,6 +9,7 @@ catalogue or the scenario's own, so that a page can name no file. The knobs beco
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from zerosim.spec.model_file import model_names
 
 State = Mapping[str, Value]
 LONGEST = 100  # characters of a value
+LONG_NUMBER = re.compile(r"\d{19,}(?:\.\d+)?")  # beyond what any knob may be
 NVME_PATH = "/local_nvme"
 OVERLAP: Mapping[Any, bool | None] = {"default": None, "on": True, "off": False}
 OFFLOADS = ("offload_optimizer", "offload_param")
@@ -212,5 +214,10 @@ def _complaint(problem: Problem) -> Complaint:
     control = problem.source if problem.source in BY_NAME else places.get(problem.path, "")
     if not control:
         return Complaint("", str(problem))
-    parts = (("found", problem.found), ("expected", problem.expected), ("nearest", problem.nearest))
+    parts = (("found", _short(problem.found)), ("expected", problem.expected), ("nearest", problem.nearest))
     return Complaint(control, "; ".join(f"{word} {said}" for word, said in parts if said))
+
+
+def _short(found: str) -> str:
+    """Long numbers with the digits that anyone reads: 1e+99, which as a whole number has a hundred."""
+    return LONG_NUMBER.sub(lambda digits: f"{float(digits[0]):.4g}", found)
