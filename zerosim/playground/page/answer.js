@@ -56,8 +56,17 @@ const tier = (each, pinned) => {
 
 const items = (list, texts) => list.replaceChildren(...texts.map((text) => element("li", { textContent: text })));
 
-/** Fragments that the server wrote, as nodes: parsed by themselves, so that nothing in them runs. */
-const fragments = (html) => [...new DOMParser().parseFromString(html, "text/html").body.childNodes];
+/** Fragments that the server wrote, as nodes: parsed by themselves, so that nothing in them runs. A table that is wider
+    than the page moves in a frame of its own. */
+const fragments = (html) => {
+  const { body } = new DOMParser().parseFromString(html, "text/html");
+  for (const table of body.querySelectorAll("table")) {
+    const frame = element("div", { className: "wide" });
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+  return [...body.childNodes];
+};
 
 /** Everything below the status line but the timeline. */
 const show = (answer, pinned) => {
