@@ -22,7 +22,7 @@ GPU_CATEGORIES = {
     "kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "set", "memcpy": "copy", "memset": "set",
 }  # fmt: skip
 CALL_CATEGORIES = frozenset({"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"})
-STEP = re.compile(r"ProfilerStep\s?#(\d+)")
+STEP = re.compile(r"ProfilerStep\s?#(\d{1,18})")  # longer ones are no counts
 OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^(## ?)?optimizer([._ ]step)?( ##)?$", re.IGNORECASE)
 CPU_OPTIMIZER = re.compile(r"^Optimizer\.step#\w*CPU\w*\.step")  # DeepSpeedCPUAdam and its like
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")  # torch/csrc/autograd/engine.cpp

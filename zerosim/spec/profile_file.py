@@ -136,6 +136,8 @@ class _Reader(NamedTuple):
             raise self._problem(len(self.text) if cut_off else error.pos, error.msg) from None
         except RecursionError:
             raise self._problem(at, "a value nested too deeply") from None
+        except ValueError:  # sys.get_int_max_str_digits
+            raise self._problem(at, "a number of thousands of digits") from None
 
     def _problem(self, at: int, found: str) -> InputError:
         """What is wrong at a place; where nothing follows, the file is cut off."""
