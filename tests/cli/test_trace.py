@@ -29,7 +29,7 @@ def test_a_measured_step_prints_as_a_played_one(traces: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     lines = [line.strip() for line in answer.out.splitlines()]
     assert lines[0].split("  ")[0] == "rank0.pt.trace.json and 1 more"
-    assert lines[0].endswith("measured, step 4, 2 ranks of 2")
+    assert lines[0].endswith("measured, step 5, 2 ranks of 2")
     assert "C  compute                540 us  54.0 %" in lines
     assert "X  exposed communication  100 us  10.0 %  50 % of 200 us hidden" in lines
     assert "phases: forward 400 us (40.0 %), backward 300 us (30.0 %), optimizer 300 us (30.0 %)" in lines
@@ -59,7 +59,7 @@ def test_json_has_the_keys_of_run_and_null_for_what_no_trace_tells(traces: Path)
 
 def test_a_step_a_picture_and_what_is_refused(tmp_path: Path, traces: Path) -> None:
     (file, _) = sorted(traces.iterdir())
-    assert ask("trace", "read", file, "--step", "5", "--json").json["step"] == "step 5"
+    assert ask("trace", "read", file, "--step", "4", "--json").json["step"] == "step 4"
     assert "found 9; expected a step of" in ask("trace", "read", file, "--step", "9").refused()[0]
     drawn = ask("trace", "read", file, "--svg", tmp_path / "t.svg")
     assert (drawn.code, drawn.err) == (0, f"picture written to {tmp_path / 't.svg'}\n")
@@ -86,7 +86,7 @@ def test_compare_takes_measured_steps_beside_played_ones(small: Path, traces: Pa
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert lines[:3] == [
-        "A  played (baseline)", "B  rank0.pt.trace.json (measured, step 4)", "C  traces (measured, step 4)",
+        "A  played (baseline)", "B  rank0.pt.trace.json (measured, step 5)", "C  traces (measured, step 5)",
     ]  # fmt: skip
     cells = {line[:22].strip(): line[22:].split() for line in lines[4:]}
     assert cells["tokens/s"][1:] == ["-"] * 4

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerosim.errors import Finding, InputError, Problem
+from zerosim.errors import Finding, InputError, Problem, printable
 from zerosim.measured.program import Recorded, record
 from zerosim.measured.steps import Wanted, Window, window
 from zerosim.measured.works import UNSAID
 from zerosim.resources import RankClass, Supply
-from zerosim.spec.profile import Profile, read_profile
+from zerosim.spec.profile import Profile, left_out, read_profile
 from zerosim.step import Step
 from zerosim.timeline import Timeline
 from zerosim.views import recorded
@@ -70,6 +70,8 @@ def read_trace(*paths: str | os.PathLike[str], step: Wanted = None, title: str =
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    if not all(map(os.fspath, paths)):
+        raise InputError([Problem("trace", found="no name", expected="the name of a file or a folder")])
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -83,7 +85,7 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _title(paths: Sequence[str | os.PathLike[str]]) -> str:
-    names = [Path(path).name or str(path) for path in paths]
+    names = [printable(Path(path).name or str(path)) for path in paths]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -165,6 +167,7 @@ def _memory(rank: _Rank) -> tuple[float | None, float | None]:
 
 def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Iterator[Finding]:
     known = slowest.recorded
+    yield from _of_files({id(rank.profile): rank.profile for rank in ranks}.values())
     unnamed = Counter(dict(known.unnamed))
     if unnamed:
         seconds, computed = sum(unnamed.values()), float(sum(b - a for a, b in activity(timeline).compute.tolist()))
@@ -186,6 +189,23 @@ def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Ite
         yield Finding("phases-unknown", "note", message, "Record ProfilerActivity.CPU, and step a torch optimizer.")
     if len(ranks) > 1 and len({rank.window.steps for rank in ranks}) > 1:
         yield Finding("steps-differ", "warning", "The ranks' traces do not have the same steps.")
+
+
+def _of_files(profiles: Iterable[Profile]) -> Iterator[Finding]:
+    """What is wrong in files and yet leaves a step to look at."""
+    for profile in profiles:
+        if profile.lost:
+            message = f"GPU events of {printable(Path(profile.source).name)} are left out: {left_out(profile.lost)}."
+            yield Finding("events-left-out", "warning", message)
+        if profile.repeated:
+            message = (
+                f"ProfilerStep#{profile.repeated[0]} is in {printable(Path(profile.source).name)} more than once; "
+            )
+            yield Finding("steps-repeated", "warning", f"{message}the earliest is taken.")
+        if profile.rank is not None and profile.world_size is not None and not 0 <= profile.rank < profile.world_size:
+            message = f"{printable(Path(profile.source).name)} says that it is of rank {profile.rank} of "
+            message += f"{profile.world_size}, which are counted from 0."
+            yield Finding("rank-unlikely", "warning", message)
 
 
 def _assumptions(ranks: Sequence[_Rank], slowest: _Rank) -> Iterator[str]:
