@@ -139,7 +139,9 @@ def _supply(ranks: Sequence[_Rank]) -> Supply:
 def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timeline) -> recorded.Facts:
     events = max(sum(rank.recorded.events for rank in ranks), 1)
     worlds = [rank.profile.world_size for rank in ranks if rank.profile.world_size]
-    allocated, reserved = _memory(slowest)
+    simulated = all(rank.profile.simulated for rank in ranks)
+    most = max(ranks, key=lambda rank: _memory(rank)[0] or 0.0) if simulated else slowest  # as `run` says of stages
+    allocated, reserved = _memory(most)
     return recorded.Facts(
         title=title,
         step=slowest.window.label,
@@ -148,6 +150,9 @@ def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timelin
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
         allocated=allocated,
         reserved=reserved,
+        context=most.profile.context if simulated else None,
+        simulated=simulated,
+        met=simulated and all(rank.recorded.met for rank in ranks),
         waited=slowest.recorded.waited,
         findings=tuple(_findings(ranks, slowest, timeline)),
         assumptions=tuple(_assumptions(ranks, slowest)),
@@ -215,5 +220,5 @@ def _assumptions(ranks: Sequence[_Rank], slowest: _Rank) -> Iterator[str]:
         yield f"of the steps {numbers} in the trace {slowest.window.label.removeprefix('step ')} is shown"
     if not steps:
         yield "no ProfilerStep in the trace: all of it is one step, from the first GPU event to the last"
-    if len(ranks) > 1:
+    if len(ranks) > 1 and not all(rank.profile.simulated for rank in ranks):
         yield "each rank's step begins at 0: clocks of different machines are not compared"

@@ -20,7 +20,7 @@ from zerosim.spec.profile_values import number, whole
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One file. `steps` in order of time; `calls` by correlation; `waits`: when the host waited for the GPU; `work` of
-    the CPU and of drives."""
+    the CPU and of drives. `simulated`: zerosim wrote it; `context`: bytes beside what the allocator counts."""
 
     source: str
     rank: int | None
@@ -38,6 +38,8 @@ class Profile:
     titles: Mapping[Thread, str]
     lost: Mapping[str, int] = field(default_factory=dict)  # GPU events that were left out, by what they lack
     repeated: tuple[int, ...] = ()  # numbers of steps that were in the file again
+    simulated: bool = False
+    context: float | None = None
     capacities: Mapping[int, float] = field(default_factory=dict)  # bytes of memory, by device
     products: Mapping[int, str] = field(default_factory=dict)  # names of GPUs, by device
 
@@ -66,6 +68,8 @@ def read_profile(path: str | Path) -> Profile:
         levels=_levels(sorter.levels, number(head.get("contextBytes")) or 0.0),
         titles=sorter.titles,
         lost=sorter.lost,
+        simulated=str(head.get("traceName")).startswith("zerosim "),
+        context=number(head.get("contextBytes")),
         repeated=tuple(sorted(sorter.repeated)),
         capacities={at: size for at, each in _devices(head) if (size := number(each.get("totalGlobalMem")) or 0.0) > 0},
         products={at: printable(str(each["name"])) for at, each in _devices(head) if "name" in each},

@@ -30,9 +30,10 @@ CPU_OPTIMIZER = re.compile(r"^Optimizer\.step#\w*CPU\w*\.step")  # DeepSpeedCPUA
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function")  # torch/csrc/autograd/engine.cpp
 ANNOTATED_BACKWARD = re.compile(r"^(## ?)?backward( ##)?$", re.IGNORECASE)
 SIMULATED = "op"  # the argument that only traces of zerosim have
+WAITED = "waited for ranks"  # ticks that a simulated collective waited before it began
 KEPT_ARGUMENTS = (
     "bytes", "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
-    "Process Group Description", "Process Group Ranks", SIMULATED, "phase", "micro-batch", "layer", "elements",
+    "Process Group Description", "Process Group Ranks", SIMULATED, WAITED, "phase", "micro-batch", "layer", "elements",
 )  # fmt: skip
 LATEST = 1e18  # us; a time beyond is none: 30 000 years
 NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})

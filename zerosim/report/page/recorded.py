@@ -34,7 +34,11 @@ def headline(summary: Recorded) -> Section:
         ("exposed communication", share(summary.breakdown.exposed_communication, step)),
         ("communication hidden", show_share(summary.communication.overlap)),
     ]
-    sizes = (("allocated", held.allocated_bytes), ("reserved", held.reserved_bytes), ("memory", held.capacity_bytes))
+    sizes = (
+        ("allocated", held.allocated_bytes),
+        ("reserved", held.reserved_bytes),
+        ("memory of the GPU", held.capacity_bytes),
+    )
     known += [(name, show_size(size)) for name, size in sizes if size]
     return Section("headline", "The step", cards(known))
 
