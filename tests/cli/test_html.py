@@ -88,5 +88,5 @@ def test_a_measured_step_has_a_page_alone_and_beside_a_scenario(small: Path) -> 
     both = Document(Path("b.html").read_text(encoding="utf-8"))
     titles = [title for level, title in both.headings if level == 2 and title[:3] in ("A  ", "B  ")]
     assert titles[0] == "A  small"
-    assert "(measured, " in titles[1]
+    assert "(simulated, " in titles[1]
     assert "What ran" in both.text

@@ -104,3 +104,20 @@ def test_what_asks_for_a_scenario_is_not_asked_of_a_trace(small: Path, traces: P
     assert "expected a scenario to change" in ask("compare", traces, traces, "--set", "nodes=2").refused()[0]
     broken = write(traces.parent / "broken.json", document(three_steps()) | {"traceEvents": []})
     assert "found no GPU events" in ask("compare", small, broken).refused()[0]
+
+
+def test_a_simulated_trace_is_called_one_and_has_a_peak(tmp_path: Path, small: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        ask("run", small, "--trace", tmp_path / folder / "own.json")
+    paths = [tmp_path / folder / "own.json" for folder in ("a", "b")]
+    head = ask("trace", "read", paths[0]).out.splitlines()
+    assert head[0].endswith("simulated, step 0, 1 rank of 8")
+    assert "capacity 85.04 GB" in head[1]
+    lines = ask("compare", small, *paths).out.splitlines()
+    assert lines[1:3] == [f"{letter}  {path} (simulated, step 0)" for letter, path in zip("BC", paths, strict=True)]
+    (peak,) = (line.split() for line in lines if line.startswith("GPU memory at its peak"))
+    assert peak[5:7] == peak[7:9] == peak[10:12]
+    (fits,) = (line.split() for line in lines if line.startswith("fits in memory"))
+    assert fits[3:] == ["yes", "-", "-"]
+    assert ask("trace", "read", "").refused() == ["trace: found no name; expected the name of a file or a folder"]

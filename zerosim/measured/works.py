@@ -22,7 +22,7 @@ from zerosim.spec.profile_kernels import (
     kernel_kind,
     way,
 )
-from zerosim.spec.profile_values import number, whole
+from zerosim.spec.profile_values import WIDEST, number, whole
 from zerosim.step import Attention, Collective, CollectiveKind, Group, HostCompute, Matmul, Pass, Tier, Transfer, Work
 
 # c10::ScalarType as Kineto writes it: the dtype here, and how many of its elements one of that is
@@ -117,5 +117,6 @@ def of_host(event: HostEvent) -> Work:
 
 
 def _number(value: Any) -> float:
-    """A count or a size; 0 where the trace does not say it."""
-    return max(number(value) or 0.0, 0.0)
+    """A count or a size; 0 where the trace does not say one of at most 64 bits."""
+    found = number(value) or 0.0
+    return found if 0 <= found < WIDEST else 0.0

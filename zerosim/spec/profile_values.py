@@ -7,7 +7,7 @@ from typing import Any
 
 Named = int | str | None  # a stream, a process, a thread: most are numbers
 _LARGEST = 1 << 53  # whole numbers up to here are floats
-_WIDEST = 1 << 64  # no number, id or count of a profiler has more bits
+WIDEST = 1 << 64  # no number, id or count of a profiler has more bits
 
 
 def plain(value: Any) -> Named:
@@ -31,6 +31,6 @@ def number(value: Any) -> float | None:
 def whole(value: Any) -> int | None:
     """A whole number of at most 64 bits, also where it is written as text or as 3.0."""
     if type(value) is int:
-        return value if abs(value) < _WIDEST else None
+        return value if abs(value) < WIDEST else None
     found = number(value)
-    return int(found) if found is not None and abs(found) < _WIDEST and found == int(found) else None
+    return int(found) if found is not None and abs(found) < WIDEST and found == int(found) else None

@@ -27,12 +27,12 @@ def machine(summary: Recorded) -> str:
 
 def headline(summary: Recorded) -> Section:
     """The numbers that are asked for first, as far as a trace has them."""
-    step, held = summary.step_seconds, summary.memory
+    step, held, moved = summary.step_seconds, summary.memory, summary.communication
     known = [
         ("step time", show_seconds(step)),
         ("compute", share(summary.breakdown.compute, step)),
         ("exposed communication", share(summary.breakdown.exposed_communication, step)),
-        ("communication hidden", show_share(summary.communication.overlap)),
+        ("communication hidden", show_share(moved.overlap) if moved.total_seconds else "-"),
     ]
     sizes = (
         ("allocated", held.allocated_bytes),
