@@ -41,8 +41,8 @@ def test_the_parts_of_a_bar_are_the_breakdown() -> None:
     assert names(ax) == ["tiny", "CPU"]
     assert bars(ax, "compute") == pytest.approx([20, 3])
     assert bars(ax, "exposed communication") == pytest.approx([5, 0])
-    assert bars(ax, "exposed copies") == pytest.approx([1, 0])
-    assert bars(ax, "CPU") == pytest.approx([0, 2])
+    assert bars(ax, "exposed transfer") == pytest.approx([1, 0])
+    assert bars(ax, "host compute") == pytest.approx([0, 2])
     assert bars(ax, "idle") == pytest.approx([1, 0])
     assert {"20 s", "27 s", "5 s", "3 s"} <= set(written(ax))
 
@@ -80,7 +80,7 @@ def test_the_parts_at_the_peak() -> None:
     for category, ink in HELD.items():
         assert bars(ax, ink.word) == [tier.parts[category]]
     assert bars(ax, "parameters") == [40 * MB]
-    assert bars(ax, "optimizer states") == [120 * MB]
+    assert bars(ax, "optimizer") == [120 * MB]
     assert written(ax)[-1] == "550 MB, does not fit"
     assert np.asarray(ax.lines[0].get_xdata()).tolist() == [500 * MB] * 2
     assert entries(figure)[-1] == "capacity"
@@ -100,7 +100,7 @@ def test_the_areas_of_memory_are_byte_seconds() -> None:
     figure = plot.memory(tiny())
     found, held = areas(figure.axes[0]), by_category(tiny())
     assert found["parameters"] == pytest.approx(27 * 40 * MB)  # which are there all the time
-    assert found["optimizer states"] == pytest.approx(27 * 120 * MB)
+    assert found["optimizer"] == pytest.approx(27 * 120 * MB)
     assert found["overhead"] == pytest.approx(27 * 50 * MB)
     lasting = np.diff(np.append(held.seconds, 27.0))
     for category, ink in HELD.items():
@@ -169,7 +169,7 @@ def test_the_bill_of_seven_billion_on_eight() -> None:
     assert names(ax) == ["stage 0 (DDP)", "stage 1", "stage 2", "stage 3"]
     assert bars(ax, "parameters") == [14 * GB, 14 * GB, 14 * GB, 14 * GB / 8]
     assert bars(ax, "gradients") == [14 * GB, 14 * GB, 14 * GB / 8, 14 * GB / 8]
-    assert bars(ax, "optimizer states") == [84 * GB, 84 * GB / 8, 84 * GB / 8, 84 * GB / 8]
+    assert bars(ax, "optimizer") == [84 * GB, 84 * GB / 8, 84 * GB / 8, 84 * GB / 8]
     assert written(ax)[-4:] == ["112 GB", "38.5 GB", "26.25 GB", "14 GB"]
     assert {tuple(np.asarray(each.get_xdata())) for each in ax.lines} == {(80e9, 80e9)}
 
@@ -179,7 +179,7 @@ def test_the_bill_with_the_optimizer_in_host_memory() -> None:
     ax = plot.ledger(7e9, 8, offload=True).axes[0]
     assert names(ax)[4:] == ["stage 1 + offload", "stage 2 + offload", "stage 3 + offload"]
     assert bars(ax, "gradients")[4:] == [14 * GB, 0, 0]
-    assert bars(ax, "optimizer states")[4:] == [0, 0, 0]
+    assert bars(ax, "optimizer")[4:] == [0, 0, 0]
     assert written(ax)[-1] == "1.75 GB + 126 GB of DRAM"
 
 
