@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import fields
 from itertools import combinations
+from pathlib import Path
 
 from tests.timelines import tiny
+from zerosim.report import svg
 from zerosim.report.figure import figure
 from zerosim.report.page.drawing import inks, swatch
-from zerosim.report.palette import BARE, HELD, INKS, SPENT, Ink
+from zerosim.report.palette import BARE, HELD, INKS, SPENT, TONES, Ink
 from zerosim.report.parts import MEMORY_LETTERS, TIME_LETTERS
 from zerosim.report.svg import render
 from zerosim.step import CATEGORIES
 from zerosim.views import Breakdown
 
+HOUSE = Path(svg.__file__).parents[1]
 OF_THE_TIMELINE = {
     "exposed_communication": "exposed",
     "exposed_transfer": "copying",
@@ -63,6 +66,19 @@ def test_compute_is_far_lighter_than_what_is_exposed() -> None:
     for ink in SPENT.values():
         assert contrast(ink.colour, "#FFFFFF" if ink.dark else "#000000") > 4.5
     assert contrast(SPENT["exposed_communication"].colour, "#16181C") > 3  # on dark paper
+
+
+def test_no_other_module_has_a_colour_of_its_own_for_them() -> None:
+    """Style sheets, scripts, the SVG and the plots are handed what they draw with."""
+    own = {ink.colour for ink in [*BARE.values(), SPENT["compute"]]} | {c for tone in TONES.values() for c in tone}
+    places = [svg.__file__, *(path for room in ("report/figure", "report/page", "plot") for path in files(room))]
+    for place in map(Path, places):
+        text = place.read_text(encoding="utf-8").upper()
+        assert not [colour for colour in own if colour in text], place
+
+
+def files(room: str) -> list[Path]:
+    return [path for path in (HOUSE / room).iterdir() if path.suffix in (".py", ".js", ".css")]
 
 
 def test_a_hatch_is_equally_strong_everywhere() -> None:

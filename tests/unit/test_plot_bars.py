@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from tests.pictures import drawn_by_hand
 from tests.plots import bars, entries, hatches, ys
 from tests.plots import words as written
 from tests.timelines import MB, host_optimizer, many, offloaded, tiny
@@ -206,6 +207,12 @@ def test_a_port_is_shared_by_the_gpus_of_a_node() -> None:
     assert "1.562 GB/s (1 port of 100 Gb/s)" in written(ax)
     assert ax.get_xscale() == "log"
     assert max(ax.get_xticks()) <= 2.1e12
+
+
+def test_memory_has_a_rung_whatever_it_is_called() -> None:
+    """One DRAM, "mem", of 200 GB/s for two GPUs; a node of another kind beside it."""
+    tiers = {tier.name: tier for tier in bandwidths(drawn_by_hand())}
+    assert (tiers["DRAM"].number, tiers["DRAM"].rate, tiers["DRAM"].per_gpu) == (1, 200 * GB, 100 * GB)
 
 
 def test_a_machine_without_a_network_or_drives_has_fewer_rungs() -> None:
