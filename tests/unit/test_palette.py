@@ -71,8 +71,8 @@ def test_compute_is_far_lighter_than_what_is_exposed() -> None:
 def test_no_other_module_has_a_colour_of_its_own_for_them() -> None:
     """Style sheets, scripts, the SVG and the plots are handed what they draw with."""
     own = {ink.colour for ink in [*BARE.values(), SPENT["compute"]]} | {c for tone in TONES.values() for c in tone}
-    places = [svg.__file__, *(path for room in ("report/figure", "report/page", "plot") for path in files(room))]
-    for place in map(Path, places):
+    places = [Path(svg.__file__), *(path for room in ("report/figure", "report/page", "plot") for path in files(room))]
+    for place in places:
         text = place.read_text(encoding="utf-8").upper()
         assert not [colour for colour in own if colour in text], place
 

@@ -26,7 +26,7 @@ HATCHES: Mapping[Hatch, str] = {
     "level": "M0 3H6",
     "dotted": "M2 3h2",
     "grid": "M0 0V6M0 0H6",
-    "ringed": "M1.8 3a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0 -2.4 0",
+    "ringed": "M1.5 3a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0",
 }
 
 
