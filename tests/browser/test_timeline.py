@@ -5,60 +5,17 @@ Where a test points, it asks the view where things are (`at`), so that a change 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 from tests import timelines
-from zerosim.report.figure import figure, script, style
+from tests.browser.drawings import place, shown, state, told
+from zerosim.report.figure import figure
 from zerosim.timeline import Timeline
-from zerosim.units import show_flops, show_rate, show_seconds, show_share, show_size
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 EVIL = "</script><script>window.broken = 1</script> & \"quoted\" 'too' <b>bold</b> \u2028 end"
-
-
-def shown(page: Page, folder: Path, *figures: dict[str, Any], theme: str = "") -> None:
-    """A strict page with nothing but the drawing in it."""
-    data = json.dumps(figures, separators=(",", ":")).replace("<", "\\u003c")
-    page_of = (
-        f'<!doctype html><html lang="en"{theme}><meta charset="utf-8"><title>timeline</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>body{{margin:0}}\n{style()}</style>'
-        f'<div id="here"></div><script>{script()}</script>'
-        f"<script>window.view = zerosim.timeline(document.getElementById('here'), {data})</script></html>"
-    )
-    (folder / "page.html").write_text(page_of, encoding="utf-8")
-    page.goto((folder / "page.html").as_uri())
-
-
-def state(page: Page) -> dict[str, Any]:
-    """After the frame that is asked for has been drawn."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    found: dict[str, Any] = page.evaluate("({...view.state(), drawn: view.drawn})")
-    return found
-
-
-def place(page: Page, title: str, moment: float, panel: int = 0) -> tuple[float, float]:
-    """Where a moment of a row is on the screen."""
-    x, y = page.evaluate(
-        """([title, moment, number]) => {
-          const panel = view.panels[number];
-          const row = panel.rows.find((each) => each.title === title);
-          const box = panel.over.getBoundingClientRect();
-          return [box.left + panel.scale().x(moment), box.top + row.top + row.height * 0.7];
-        }""",
-        [title, moment, panel],
-    )
-    return x, y
-
-
-def told(page: Page, title: str, moment: float, panel: int = 0) -> list[str]:
-    """The lines of the tooltip there."""
-    page.mouse.move(*place(page, title, moment, panel))
-    return page.inner_text(".zerosim-tip").split("\n") if page.is_visible(".zerosim-tip") else []
 
 
 def test_hover_tells_what_how_much_why_and_what_it_waited_for(page: Page, tmp_path: Path) -> None:
@@ -84,7 +41,7 @@ def test_hover_tells_what_how_much_why_and_what_it_waited_for(page: Page, tmp_pa
     assert told(page, "phases", 10.0) == ["backward", "15 s, from 8 s to 23 s"]
     assert told(page, "layers", 10.0)[0] == "layer 1"
     assert told(page, "exposed", 21.0) == ["exposed communication", "3 s, from 20 s to 23 s"]
-    assert told(page, "exposed", 26.5)[0] == "exposed copies"
+    assert told(page, "exposed", 26.5)[0] == "exposed transfer"
     memory = told(page, "GPU memory", 10.0)
     assert memory[0].startswith("GPU memory at 10")
     assert memory[-2] == "peak 550 MB of 1 GB at 2 s, when the host issued backward 1"
@@ -252,13 +209,3 @@ def test_dark_and_light(page: Page, tmp_path: Path) -> None:
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     state(page)
     assert page.evaluate("view.inks.tone('text')") == "#dddddd"
-
-
-def test_numbers_are_written_as_on_the_terminal(page: Page, tmp_path: Path) -> None:
-    shown(page, tmp_path, figure(timelines.host_optimizer(), "no memory"))
-    values = [0.0, 1e-12, 0.5e-9, 0.999949, 0.99995, 1.0625, 1.0635, 9999.4, 9999.5, 12345.0, 3600.0, 86_399.0]
-    values += [number * 10.0**power for power in range(-9, 16, 2) for number in (1.0, 2.4375, 7.00049, 9.9996)]
-    shows = {"seconds": show_seconds, "size": show_size, "rate": show_rate, "flops": show_flops, "share": show_share}
-    for name, show in shows.items():
-        found = page.evaluate(f"(values) => values.map(zerosim.units.{name})", values)
-        assert found == [show(value) for value in values]

@@ -66,7 +66,7 @@ def shown(played: Simulation, changes: Sequence[str] = (), summary: Summary | No
         changes=tuple(changes),
         given=tuple(_given(scenario.source)),
         machine=tuple(describe(scenario.topology)),
-        ranks_per_node=max(len(node.gpus) for node in scenario.topology.nodes),
+        ranks_per_node=scenario.topology.fullest,
     )
 
 

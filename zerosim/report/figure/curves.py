@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosim.report.figure.columns import lengths, moments
+from zerosim.report.figure.columns import moments, sizes
 from zerosim.timeline import Timeline
 from zerosim.views.memory import GPU, Curve, TierMemory
 
@@ -52,7 +52,7 @@ def _curves(tier: TierMemory) -> Iterator[tuple[str, Curve]]:
 
 def _drawn(name: str, curve: Curve, step: float) -> dict[str, Any]:
     short = thinned(curve, step)
-    return {"name": name, "points": len(short.bytes), "at": moments(short.seconds, step), "bytes": lengths(short.bytes)}
+    return {"name": name, "points": len(short.bytes), "at": moments(short.seconds, step), "bytes": sizes(short.bytes)}
 
 
 def thinned(curve: Curve, step: float, slices: int = SLICES) -> Curve:

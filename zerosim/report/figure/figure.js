@@ -5,7 +5,8 @@
 const ROW = Object.fromEntries([
   "before", "after", "kind", "lane", "phase", "amount", "unit", "limit", "busy", "alone", "host", "detail", "follows",
 ].map((name, place) => [name, place]));
-const COLUMNS = ["length", "waited", "row", "number", "layer", "microBatch", "cause"];
+const TIMES = ["issued", "start", "end", "waited"];
+const COLUMNS = ["row", "number", "layer", "microBatch", "cause"];
 
 /** Boxes of one row in the order of their starts. `op`: the op of each, -1 where a box is of none. */
 class Marks {
@@ -69,8 +70,10 @@ class Ranks {
     this.given = given;
     this.name = given.name;
     this.ops = given.ops;
-    this.issued = moments(given.issued, given.ops, figure.seconds);
-    this.start = moments(given.start, given.ops, figure.seconds);
+    const [issued, start, ended, waited] = TIMES.map((name) => moments(given[name], given.ops, figure.seconds));
+    Object.assign(this, { issued, start, ended, waited });
+    const tick = tickOf(figure.seconds); // nothing that is told of is shorter
+    this.length = this.ended.map((ended, op) => Math.max(ended - this.start[op], tick));
     COLUMNS.forEach((name) => { this[name] = column(name); });
     this.memory = given.memory >= 0 ? figure.memory[given.memory] : [];
   }
@@ -89,7 +92,7 @@ class Ranks {
   }
 
   end(op) {
-    return this.start[op] + this.length[op];
+    return this.ended[op];
   }
 
   ready(op) {
@@ -149,17 +152,17 @@ class Ranks {
     return banded(this.figure, bands, layers);
   }
 
-  /** The columns of starts and lengths as [start, end]. */
-  stretches({ count, start, length }) {
-    const lengths = unpacked(length, count);
-    return Array.from(moments(start, count, this.figure.seconds), (each, index) => [each, each + lengths[index]]);
+  /** The columns of starts and ends as [start, end]. */
+  stretches({ count, start, end }) {
+    const ends = moments(end, count, this.figure.seconds);
+    return Array.from(moments(start, count, this.figure.seconds), (each, index) => [each, ends[index]]);
   }
 }
 
 /** Of the numbers, even and odd ones have different shades. */
 function banded(figure, bands, numbers) {
-  const { even, odd } = figure.number;
-  const rows = bands.map(([, start, end], index) => [start, end, numbers[index] % 2 ? odd : even, -1]);
+  const shades = [figure.number["band-0"], figure.number["band-1"]];
+  const rows = bands.map(([, start, end], index) => [start, end, shades[numbers[index] % 2], -1]);
   return [Marks.from(rows), bands.map(([label]) => label)];
 }
 

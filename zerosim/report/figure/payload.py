@@ -11,7 +11,7 @@ from typing import Any
 
 from zerosim.report import bands, lanes
 from zerosim.report.bands import Band
-from zerosim.report.figure.columns import lengths, moments, whole
+from zerosim.report.figure.columns import moments, whole
 from zerosim.report.figure.curves import tracks
 from zerosim.report.figure.kinds import NUMBERS, kinds
 from zerosim.report.figure.spans import table
@@ -22,7 +22,7 @@ from zerosim.timeline import Timeline
 from zerosim.views.holders import slowest_of_each
 from zerosim.views.memory import TierMemory, memory
 
-MOST = 40_000  # ops in a figure, about 1.1 MB; the slowest class is there whatever it has
+MOST = 40_000  # ops in a figure, about 1.3 MB; the slowest class is there whatever it has
 Tiers = Mapping[str, TierMemory]
 
 
@@ -101,7 +101,7 @@ def _layers(found: Sequence[Band], step: float) -> dict[str, Any]:
         "count": len(found),
         "layer": whole([int(band.label.removeprefix("layer ")) for band in found]),
         "start": moments([band.start for band in found], step),
-        "length": lengths([band.end - band.start for band in found]),
+        "end": moments([band.end for band in found], step),
     }
 
 
@@ -109,11 +109,11 @@ def _exposed(timeline: Timeline, rank_class: RankClass) -> dict[str, Any]:
     """All that is bare, in the order of time."""
     found = bands.exposed(timeline, rank_class)
     named = {"exposed": found.communication, "copying": found.transfers, "computing": found.host, "wait": found.waits}
-    rows = sorted((start, end - start, NUMBERS[name]) for name, pairs in named.items() for start, end in pairs)
+    rows = sorted((start, end, NUMBERS[name]) for name, pairs in named.items() for start, end in pairs)
     return {
         "count": len(rows),
         "start": moments([start for start, _, _ in rows], timeline.makespan),
-        "length": lengths([length for _, length, _ in rows]),
+        "end": moments([end for _, end, _ in rows], timeline.makespan),
         "kind": whole([kind for _, _, kind in rows]),
     }
 

@@ -27,16 +27,18 @@ function listen(view, panel) {
     else if (drag) moved(view, panel, drag, x, y);
     else view.looking.hover(panel.at(x, y), event.clientX, event.clientY);
   });
-  const up = (event) => {
+  panel.over.addEventListener("pointerup", (event) => {
     fingers.delete(event.pointerId);
     if (!drag) return;
-    const [x, y] = place(event);
     if (view.selection) view.zoomToSelection();
-    else if (!drag.moved && event.type === "pointerup") view.looking.pick(panel.at(x, y));
+    else if (!drag.moved) view.looking.pick(panel.at(...place(event)));
     drag = null;
-  };
-  panel.over.addEventListener("pointerup", up);
-  panel.over.addEventListener("pointercancel", up);
+  });
+  panel.over.addEventListener("pointercancel", (event) => { // the browser took the pointer: nothing was meant
+    fingers.delete(event.pointerId);
+    view.select(null);
+    drag = null;
+  });
   panel.over.addEventListener("pointerleave", () => { if (!drag) view.looking.hover(null); });
   panel.over.addEventListener("dblclick", (event) => view.zoomTo(panel.at(...place(event))));
 }
@@ -62,7 +64,8 @@ function moved(view, panel, drag, x, y) {
   if (!drag.moved) return;
   const scale = panel.scale();
   if (drag.select) {
-    view.select(scale.moment(drag.x), scale.moment(Math.min(Math.max(x, scale.left), scale.left + scale.width)));
+    const to = scale.moment(Math.min(Math.max(x, scale.left), scale.left + scale.width));
+    view.select({ from: scale.moment(drag.x), to });
     return;
   }
   const away = (drag.x - x) / scale.perSecond;
