@@ -37,17 +37,13 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def test_anything_in_any_field_is_an_answer_or_a_refusal(tmp_path: Path) -> None:
-    own = kernel("gemm fwd a", 41, 50, 3, op="a", phase="forward", **{"micro-batch": 0, "layer": 1})
+    more: dict[str, Any] = {"op": "a", "phase": "forward", "micro-batch": 0, "layer": 1}
+    own = kernel("gemm fwd a", 41, 50, 3, **more)
     wait = complete("cudaStreamSynchronize", "cuda_runtime", MAIN, 20, 40, correlation=9)
     step = complete("ProfilerStep#1", "user_annotation", MAIN, 0, 90)
-    said = {
-        "Collective name": "allreduce",
-        "In msg nelems": 8,
-        "Group size": 2,
-        "dtype": "Float",
-        "waited for ranks": 2,
-    }
-    events = [step, launch(0, 1), kernel(GEMM, 10, 20, 1), kernel(REDUCE, 20, 40, 2, op="r", **said), wait, own]
+    said: dict[str, Any] = {"op": "r", "waited for ranks": 2, "Collective name": "allreduce", "dtype": "Float"}
+    said |= {"In msg nelems": 8, "Group size": 2}
+    events = [step, launch(0, 1), kernel(GEMM, 10, 20, 1), kernel(REDUCE, 20, 40, 2, **said), wait, own]
     whole = document([*events, memory(5, 10, 20)]) | {"contextBytes": 1, "traceName": "zerosim rank 0"}
     for turn, path in enumerate(paths(whole)):
         for value in ANYTHING[turn % 6 :: 6]:

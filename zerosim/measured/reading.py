@@ -178,7 +178,12 @@ def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Ite
         seconds, computed = sum(unnamed.values()), float(sum(b - a for a, b in activity(timeline).compute.tolist()))
         names = ", ".join(name for name, _ in unnamed.most_common(NAMED))
         share = seconds / computed if computed else 0.0
-        message = f"{len(unnamed)} kernels that no table knows count as memory-bound ones, {100 * share:.1f} % of "
+        message = (
+            "1 kernel that no table knows counts as a memory-bound one"
+            if len(unnamed) == 1
+            else (f"{len(unnamed)} kernels that no table knows count as memory-bound ones")
+        )
+        message += f", {100 * share:.1f} % of "
         message += f"the compute: {names}{', ...' if len(unnamed) > NAMED else ''}."
         yield Finding("kernels-unknown", "warning" if share > MANY_UNNAMED else "note", message)
     if known.unsaid:
