@@ -99,6 +99,14 @@ class Ranks {
     return this.start[op] - this.waited[op];
   }
 
+  /** The ranks for which a collective waited: those of the last entry that is not later. */
+  whom(op) {
+    const { count, since, whom, names } = this.figure.given.late[this.figure.given.classes.indexOf(this.given)];
+    this.late ??= { since: moments(since, count, this.figure.seconds), whom: unpacked(whom, count) };
+    const place = this.late.since.findLastIndex((moment) => moment <= this.ready(op) + tickOf(this.figure.seconds));
+    return place < 0 ? "other ranks" : names[this.late.whom[place]];
+  }
+
   /** Lanes in their order: [title, boxes, waits for other ranks]. */
   lanes() {
     const { rows, texts } = this.figure.given;

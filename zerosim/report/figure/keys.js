@@ -29,3 +29,15 @@ function listenKeys(view, panel) {
   });
   panel.over.addEventListener("blur", () => view.looking.hover(null));
 }
+
+const TYPED_IN = "textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])";
+
+/** The help is asked for from anywhere on the page, but where a question mark is typed. */
+function listenAnywhere(view) {
+  document.addEventListener("keydown", (event) => {
+    const other = event.key !== "?" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey;
+    if (other || event.target.closest?.(TYPED_IN)) return;
+    event.preventDefault();
+    view.controls.toggleHelp();
+  }, { signal: view.stop.signal });
+}

@@ -14,6 +14,7 @@ from zerosim.report.bands import Band
 from zerosim.report.figure.columns import moments, whole
 from zerosim.report.figure.curves import tracks
 from zerosim.report.figure.kinds import NUMBERS, kinds
+from zerosim.report.figure.late import late
 from zerosim.report.figure.spans import table
 from zerosim.report.figure.words import Words
 from zerosim.report.lanes import Scale
@@ -40,6 +41,7 @@ def figure(
         "seconds": seconds,
         "kinds": kinds(),
         "classes": classes,
+        "late": late(timeline, shown, lambda each: _label(timeline, each)),
         "untold": _untold(timeline, shown),
         "stages": [_stage(lane) for lane in _stages(timeline)],
         "memory": [tracks(timeline, each, ranks_per_node) for each in held.values()],
@@ -76,11 +78,10 @@ def _untold(timeline: Timeline, shown: Sequence[RankClass]) -> str:
 
 
 def _class(timeline: Timeline, rank_class: RankClass, words: Words, held: Mapping[int, Tiers]) -> dict[str, Any]:
-    several = len(timeline.steps) > 1
     places = list(held)
     return {
         "name": rank_class.name,
-        "label": (f"stage {rank_class.program}: " if several else "") + _ranks(rank_class),
+        "label": _label(timeline, rank_class),
         "ends": _ends(timeline, rank_class),
         **table(timeline, rank_class, words),
         "host": any(demand.host > 0 for demand in timeline.demands[rank_class.name]),
@@ -91,9 +92,10 @@ def _class(timeline: Timeline, rank_class: RankClass, words: Words, held: Mappin
     }
 
 
-def _ranks(rank_class: RankClass) -> str:
+def _label(timeline: Timeline, rank_class: RankClass) -> str:
+    stage = f"stage {rank_class.program}: " if len(timeline.steps) > 1 else ""
     alike = len(rank_class.ranks) - 1
-    return f"rank {rank_class.ranks[0]}" + (f" and {alike} like it" if alike else "")
+    return f"{stage}rank {rank_class.ranks[0]}" + (f" and {alike} like it" if alike else "")
 
 
 def _layers(found: Sequence[Band], step: float) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def _layers(found: Sequence[Band], step: float) -> dict[str, Any]:
 
 
 def _exposed(timeline: Timeline, rank_class: RankClass) -> dict[str, Any]:
-    """All that is bare, in the order of time."""
+    """All that is bare, in the order of time; `sums` are the count and the seconds of each kind."""
     found = bands.exposed(timeline, rank_class)
     named = {"exposed": found.communication, "copying": found.transfers, "computing": found.host, "wait": found.waits}
     rows = sorted((start, end, NUMBERS[name]) for name, pairs in named.items() for start, end in pairs)
@@ -115,6 +117,9 @@ def _exposed(timeline: Timeline, rank_class: RankClass) -> dict[str, Any]:
         "start": moments([start for start, _, _ in rows], timeline.makespan),
         "end": moments([end for _, end, _ in rows], timeline.makespan),
         "kind": whole([kind for _, _, kind in rows]),
+        "sums": [
+            [NUMBERS[name], len(pairs), sum(end - start for start, end in pairs)] for name, pairs in named.items()
+        ],
     }
 
 

@@ -20,7 +20,7 @@ function rowsOf(figure, ranks) {
     ...(ranks.given.host ? [hostRow(ranks)] : []),
     ...figure.given.stages.map((stage) => stageRow(stage)),
     ...ranks.lanes().map(([title, marks, waits]) => laneRow(ranks, title, marks, waits)),
-    exposedRow(figure, ranks.exposed()),
+    exposedRow(ranks, ranks.exposed()),
   ].filter((each) => each.sets.some(({ marks }) => marks.count));
   return [...rows, ...ranks.memory.map((track) => memoryRow(track))];
 }
@@ -55,9 +55,8 @@ function laneRow(ranks, title, marks, waits) {
   return row("lane", title, [open, filled], { legend: true, steps: true });
 }
 
-function exposedRow(figure, marks) {
-  const word = (index) => figure.kinds[marks.kind[index]].word;
-  const set = { marks, label: () => "", told: (index) => toldBand(word(index), marks, index) };
+function exposedRow(ranks, marks) {
+  const set = { marks, label: () => "", told: (index) => toldBare(ranks, marks, index) };
   return row("exposed", "exposed", [set], { legend: true });
 }
 

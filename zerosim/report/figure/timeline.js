@@ -22,6 +22,7 @@ class View {
     element.replaceChildren(this.controls.element, this.area, this.tip, this.said);
     listenStrip(this, this.controls);
     this.watch();
+    listenAnywhere(this);
     this.load(figures);
     this.fit();
     this.frame(); // there at once for who asks
@@ -91,6 +92,7 @@ class View {
       kinds: [...this.filter.chosen].map((kind) => this.kinds[kind].name),
       ranks: this.panels.map((panel) => panel.ranks.name),
       matches: this.filter.matches(),
+      intervals: this.filter.intervals(),
       focus: focus ? focus.panel.told(focus)[0] : "",
     };
   }

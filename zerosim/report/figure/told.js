@@ -49,14 +49,14 @@ function waits(ranks, op) {
   } else lines.push("began as soon as the host had issued it");
   if (ranks.waited[op] > 0) {
     lines[1] = queued > seen ? lines[1] : "ready as soon as the host had issued it";
-    lines.push(`waited ${units.seconds(ranks.waited[op])} for other ranks`);
+    lines.push(`waited ${units.seconds(ranks.waited[op])} for ${ranks.whom(op)}`);
   }
   return [lines.join("; ")];
 }
 
 /** A collective that waits for other ranks. */
 function toldWait(ranks, op) {
-  return [`${ranks.opName(op)} waits for other ranks`, between(ranks.ready(op), ranks.start[op])];
+  return [`${ranks.opName(op)} waits for ${ranks.whom(op)}`, between(ranks.ready(op), ranks.start[op])];
 }
 
 /** The thread that issues. */
