@@ -167,7 +167,7 @@ def test_a_page_is_one_document_with_landmarks() -> None:
     assert re.search(r"<head>.*<title>small - zerosim</title>.*</head>", read.source, re.DOTALL)
     titles = [title for level, title in read.headings if level == 2]
     assert titles[:4] == ["The step", "Findings", "Timeline", "Where the time goes"]
-    assert titles[-3:] == ["The scenario", "Assumptions", "How to make it again"]
+    assert titles[-4:] == ["The scenario", "Assumptions", "Words", "How to make it again"]
     assert "made again by zerosim run small.yaml" in read.text
     assert "Version of zerosim: 1.2.3" in read.text
 

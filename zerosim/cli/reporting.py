@@ -55,18 +55,20 @@ def _asked(context: click.Context) -> Iterator[str]:
 
 def shown(played: Simulation, changes: Sequence[str] = (), summary: Summary | None = None) -> Shown:
     """What a page tells about a scenario that was played; its `summary` if it is at hand."""
+    from zerosim.cli.further import further
     from zerosim.report.page import Shown
     from zerosim.spec.topology_facts import describe
 
-    scenario = played.scenario
+    scenario, summary = played.scenario, summary or played.summary()
     return Shown(
         timeline=played,
-        summary=summary or played.summary(),
+        summary=summary,
         settings=scenario.text,
         changes=tuple(changes),
         given=tuple(_given(scenario.source)),
         machine=tuple(describe(scenario.topology)),
         ranks_per_node=scenario.topology.fullest,
+        further=tuple(further(scenario, summary, changes)),
     )
 
 
