@@ -259,9 +259,9 @@ def test_what_has_no_room_is_said() -> None:
 
 
 def test_a_page_with_too_much_for_it_is_below_the_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerosim.report.page.document.LIMIT", 150_000)
+    monkeypatch.setattr("zerosim.report.page.document.LIMIT", 165_000)
     read = Document(render([shown(many(4000)), shown(tiny())]))
-    assert len(read.source.encode()) < 150_000
+    assert len(read.source.encode()) < 165_000
     assert "A toy is not drawn" in read.text
     assert len(json.loads(read.raw["script"][0])) == 1
 

@@ -19,8 +19,8 @@ WORDS: Mapping[str, str] = {
     "exposed": "what ran while nothing was computed. Exposed communication: a collective, and no kernel beside it. "
     "What ran beside compute is hidden, and costs no time of its own.",
     "idle": "nothing ran on the GPU: it waited for the host, or for other ranks.",
-    "share": "of the step: these seconds over all of it. Compute, exposed communication, exposed copies, CPU and idle "
-    "are parts that add up to 100 %.",
+    "share": "of the step: these seconds over all of it. Compute, exposed communication, exposed transfer, host "
+    "compute and idle are parts that add up to 100 %.",
     "limited by": "the resource that set the pace for the longest part of an op. How much of it was used is what was "
     "moved, over what it can move in that time: less than 100 % where latency, or another resource for a while, cost "
     "time too. Latency: the steps of a collective or copy took longer than its bytes.",
@@ -30,12 +30,12 @@ WORDS: Mapping[str, str] = {
     "what needs them until it frees them.",
     "reserved": "bytes that PyTorch's allocator took from the GPU to hand out (torch.cuda.memory_reserved): allocated, "
     "and cached blocks.",
-    "not reusable yet": "memory in use by ops that have not ended (busy memory): the host, which runs ahead, may have "
-    "freed it already. It is more than what is allocated where the host is far ahead.",
+    "busy memory": "what cannot be reused yet: ops that have not ended use it, while the host, which runs ahead, may have "
+    "freed it already. Where it is far ahead, that is more than what is allocated.",
     "peak": "the most that was allocated at once, with the overhead of context and libraries: what has to fit.",
     "MFU": "FLOP that the model needs (nothing recomputed), over what the GPU could do in the step at its peak.",
 }
-PLAYED = frozenset({"busy", "not reusable yet", "peak", "MFU"})  # which no trace tells
+PLAYED = frozenset({"busy", "busy memory", "peak", "MFU"})  # which no trace tells
 ROWS: Mapping[str, str] = {  # of the timeline, above and below the streams
     "phases": "forward, backward, optimizer.",
     "layers": "which layer is computed.",
@@ -65,7 +65,7 @@ USED: Mapping[str, tuple[str, ...]] = {  # which words a section needs
     "side-by-side": ("exposed", "MFU", "allocated"),
     "time": ("compute", "exposed", "idle", "share"),
     "stalls": ("limited by", "busy", "share"),
-    "memory": ("peak", "allocated", "reserved", "not reusable yet"),
+    "memory": ("peak", "allocated", "reserved", "busy memory"),
     "resources": ("busy",),
     "timeline": ("exposed", "limited by"),
 }
@@ -111,7 +111,7 @@ def _lanes(answers: Sequence[Shown]) -> Iterator[tuple[str, str]]:
     """From top to bottom; a stream that a profiler numbered has no more to tell."""
     sizes = {f"nccl.{name}": group.size for each in answers for step in each.timeline.steps
              for name, group in step.groups.items()}  # fmt: skip
-    streams = dict.fromkeys(op.stream for each in answers for step in each.timeline.steps for op in step.ops)
+    streams = dict.fromkeys(op.stream for each in answers for step in each.timeline.steps for op in step.ops if op.work)
     yield from ROWS.items()
     for name in (TITLES.get(stream, stream) for stream in streams):
         kind, _, group = name.partition(".")
