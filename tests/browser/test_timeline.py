@@ -84,7 +84,7 @@ def test_hover_tells_what_how_much_why_and_what_it_waited_for(page: Page, tmp_pa
     assert told(page, "phases", 10.0) == ["backward", "15 s, from 8 s to 23 s"]
     assert told(page, "layers", 10.0)[0] == "layer 1"
     assert told(page, "exposed", 21.0) == ["exposed communication", "3 s, from 20 s to 23 s"]
-    assert told(page, "exposed", 26.5)[0] == "exposed copies"
+    assert told(page, "exposed", 26.5)[0] == "exposed transfer"
     memory = told(page, "GPU memory", 10.0)
     assert memory[0].startswith("GPU memory at 10")
     assert memory[-2] == "peak 550 MB of 1 GB at 2 s, when the host issued backward 1"

@@ -6,42 +6,20 @@ from typing import Any
 import pytest
 
 from tests.profiled import (
-    ADAM,
     AUTOGRAD,
     GEMM,
     MAIN,
     REDUCE,
     STEP,
     complete,
-    document,
     kernel,
     launch,
     memory,
-    profiled,
-    step_events,
     three_steps,
-    write,
 )  # fmt: skip
-from zerosim.errors import InputError
-from zerosim.measured import Measured, read_trace
+from tests.traced import read, summary, us
 from zerosim.report.svg import render
 from zerosim.step import Collective, Transfer
-from zerosim.views.recorded import Recorded
-
-US = 1e-6
-
-
-def read(tmp_path: Path, events: list[dict[str, Any]], step: int | None = None, **head: Any) -> Measured:
-    return read_trace(write(tmp_path / "t.json", document(events) | head), step=step)
-
-
-def summary(tmp_path: Path, events: list[dict[str, Any]], step: int | None = None, **head: Any) -> Recorded:
-    return read(tmp_path, events, step, **head).summary()
-
-
-def us(seconds: float) -> float:
-    return round(seconds / US, 2)
-
 
 # --- one step ---------------------------------------------------------------------------------------------------------
 
@@ -103,48 +81,20 @@ def test_each_backward_ends_a_micro_batch(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-# --- which step -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("wanted", "label"), [(None, "step 4"), (5, "step 5"), (6, "step 6")])
-def test_the_step_that_is_asked_for(tmp_path: Path, wanted: int | None, label: str) -> None:
-    known = summary(tmp_path, three_steps(), wanted)
-    assert (known.step, us(known.step_seconds), us(known.breakdown.compute)) == (label, STEP, 540)
-
-
-def test_the_middle_of_many_steps_is_taken(tmp_path: Path) -> None:
-    events = [event for place in range(6) for event in step_events(place, place)]
-    assert summary(tmp_path, events).step == "step 2"  # of 0 to 4
-
-
-def test_kernels_belong_to_the_step_that_launched_them(tmp_path: Path) -> None:
-    """The GPU is behind: what step 1 launched ends at 130, so step 2 begins there; both together are the whole."""
+def test_an_annotated_backward_is_that_of_all_threads(tmp_path: Path) -> None:
+    """Only the program says it, on the main thread; autograd's own thread launches while that one waits."""
     events = [
         complete("ProfilerStep#1", "user_annotation", MAIN, 0, 100),
-        complete("ProfilerStep#2", "user_annotation", MAIN, 100, 200),
-        launch(10, 1), kernel(GEMM, 20, 130, 1),
-        launch(105, 2), kernel(GEMM, 140, 190, 2),
+        complete("## backward ##", "user_annotation", MAIN, 20, 50),
+        complete("Optimizer.step#SGD.step", "cpu_op", MAIN, 60, 80),
+        launch(0, 1), kernel(GEMM, 6, 10, 1),
+        launch(22, 2), kernel(GEMM, 28, 30, 2),
+        launch(30, 3, AUTOGRAD), kernel(GEMM, 36, 40, 3),
+        launch(52, 4), kernel(GEMM, 58, 60, 4),  # gradients are clipped
+        launch(62, 5), kernel(GEMM, 68, 70, 5),
     ]  # fmt: skip
-    first, second = (summary(tmp_path, events, step) for step in (1, 2))
-    assert [us(first.step_seconds), us(second.step_seconds)] == [130, 70]
-    assert [us(first.breakdown.compute), us(second.breakdown.compute)] == [110, 50]
-    assert {stall.cause: us(stall.seconds) for stall in second.stalls} == {"launch": 10, "host": 10}
-
-
-def test_without_steps_the_trace_is_one(tmp_path: Path) -> None:
-    known = summary(tmp_path, [kernel(GEMM, 10, 30, 1), kernel(GEMM, 40, 60, 2)])
-    assert (known.step, us(known.step_seconds)) == ("the whole trace", 50)
-
-
-def test_without_launches_a_gap_is_idle_and_nobody_is_blamed(tmp_path: Path) -> None:
-    known = summary(tmp_path, [kernel(GEMM, 10, 30, 1), kernel(GEMM, 40, 60, 2)])
-    assert [(stall.cause, us(stall.seconds)) for stall in known.stalls] == [("idle", 10)]
-    assert "launches-unknown" in {finding.code for finding in known.findings}
-
-
-def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--step: found 50; expected a step of .*t.json: 4, 5, 6; nearest 5"):
-        read(tmp_path, three_steps(), 50)
+    ops = [op for op in read(tmp_path, events).step.ops if op.work]
+    assert [op.phase for op in ops] == ["forward", "backward", "backward", "optimizer", "optimizer"]
 
 
 # --- what is in a trace -----------------------------------------------------------------------------------------------
@@ -194,6 +144,18 @@ def test_the_host_waits_for_what_ended_while_it_waited(tmp_path: Path) -> None:
     assert (waits.count, us(waits.seconds)) == (1, 49)
 
 
+def test_the_host_waits_as_long_as_the_thread_that_waits_longest(tmp_path: Path) -> None:
+    """The main thread from 10 to 60 (with a call within) and from 70 to 80, autograd's meanwhile from 0 to 40."""
+    waits = [(MAIN, 10, 60), (MAIN, 20, 30), (MAIN, 70, 80), (AUTOGRAD, 0, 40), (AUTOGRAD, 150, 190)]
+    events = [
+        complete("ProfilerStep#1", "user_annotation", MAIN, 0, 100),
+        *(complete("cudaDeviceSynchronize", "cuda_runtime", thread, *edges) for thread, *edges in waits),
+        launch(0, 1), kernel(GEMM, 10, 60, 1),
+    ]  # fmt: skip
+    known = summary(tmp_path, events).host_waits
+    assert (known.count, us(known.seconds)) == (3, 60)
+
+
 def test_streams_have_the_names_of_the_trace_and_a_picture(tmp_path: Path) -> None:
     title = {"ph": "M", "name": "thread_name", "pid": 0, "tid": 20, "args": {"name": "stream 20 <&>"}}
     measured = read(tmp_path, [*three_steps(), title])
@@ -203,48 +165,7 @@ def test_streams_have_the_names_of_the_trace_and_a_picture(tmp_path: Path) -> No
     assert "<script>" not in drawn
 
 
-# --- several ranks ----------------------------------------------------------------------------------------------------
-
-
-def test_files_are_ranks_and_the_slowest_explains(tmp_path: Path) -> None:
-    profiled(tmp_path, 2)
-    slow = [*three_steps(), launch(880, 999), kernel(ADAM, 900, 1100, 999)]
-    write(tmp_path / "rank1.pt.trace.json", document(slow, 1))
-    known = read_trace(tmp_path, step=4).summary()
-    assert [(rank.name, us(rank.end_seconds)) for rank in known.classes] == [("rank 0", 1000), ("rank 1", 1100)]
-    assert us(known.step_seconds) == 1100
-    assert len(read_trace(tmp_path, step=4).steps) == 2  # one has a kernel more
-    profiled(tmp_path, 3)
-    assert len(read_trace(tmp_path).steps) == 1  # all ran the same
-
-
-def test_the_rank_that_comes_last_has_the_shortest_collectives(tmp_path: Path) -> None:
-    """The other one waits in its kernel; no clock is compared."""
-    said: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 8, "Group size": 2, "dtype": "Float"}
-    for rank, lengths in enumerate(((50, 90), (80, 40))):
-        events = [kernel(GEMM, 0, 5, 9)]
-        for place, length in enumerate(lengths):
-            start = 10 + 100 * place + 1e6 * rank
-            events.append(kernel(REDUCE, start, start + length, place, stream=20, **said))
-        write(tmp_path / f"{rank}.json", document(events, rank))
-    ranks = read_trace(tmp_path).summary().classes
-    assert [us(rank.waited_seconds or 0.0) for rank in ranks] == [50, 30]
-
-
-def test_gpus_of_one_file_are_ranks(tmp_path: Path) -> None:
-    events = [kernel(GEMM, 0, 30, 1, device=0), kernel(GEMM, 0, 50, 2, device=3)]
-    measured = read_trace(write(tmp_path / "t.json", document(events, rank=None)))
-    assert [(rank.name, rank.ranks) for rank in measured.classes] == [("rank 0", (0,)), ("rank 3", (3,))]
-    assert us(measured.makespan) == 50
-
-
-def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
-    paths = [write(tmp_path / name, document(three_steps())) for name in ("a.json", "b.json")]
-    with pytest.raises(InputError, match=r"a.json and .*b.json: found rank 0 in each; expected one file a rank"):
-        read_trace(*paths)
-
-
-# --- AMD, Triton -----------------------------------------------------------------------------------------------------
+# --- AMD, Triton ------------------------------------------------------------------------------------------------------
 
 
 def test_a_trace_of_an_amd_gpu(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What can be wrong with a file that should be a trace, and how it is told; what kernels' names say."""
+"""What can be wrong with a file that should be a trace, and how it is told."""
 
 import gzip
 import json
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.profiled import ADAM, BACK, FLASH, GEMM, NORM, REDUCE, document, kernel, three_steps, write
+from tests.profiled import document, kernel, three_steps, write
 from zerosim.errors import InputError
 from zerosim.measured import read_trace
+from zerosim.spec.profile import read_profile
+from zerosim.spec.profile_events import HostEvent
 from zerosim.spec.profile_file import is_trace
-from zerosim.spec.profile_kernels import Way, brief, collective_name, is_communication, kernel_kind, way
 
 ROOT = Path(__file__).parents[2]
 WHOLE = json.dumps(document(three_steps()))
@@ -85,63 +86,11 @@ def test_letters_that_are_no_utf8_lose_only_themselves(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "t.json").summary().kernels["matmul"].count == 1
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
-
-NAMES = {
-    GEMM: "matmul", BACK: "matmul", FLASH: "attention", NORM: "reduction", ADAM: "optimizer",
-    "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align8>(Params)": "matmul",
-    "void cutlass::device_kernel<flash::enable_sm90<flash::FlashAttnFwdSm90<X> > >": "attention",
-    "nvjet_tst_192x192_64x4_1x2_h_bz_coopA_NNN": "matmul",
-    "void splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(cublasSplitKParams<float>)": "matmul",
-    "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::AttentionKernel)": "attention",
-    "_ZN7ck_tile6kentryILi256ELi2ENS_13FmhaFwdKernelINS": "attention",
-    "attn_fwd.kd": "attention",
-    "Cijk_Alik_Bljk_HHS_BH_MT64x64x16": "matmul",
-    "void cudnn::ops::nchwToNhwcKernel<float>": "elementwise",
-    "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc": "matmul",
-    "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >": "elementwise",
-    "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<normal_and>": "elementwise",
-    "void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<T>": "elementwise",
-    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t>>": "reduction",
-    "void (anonymous namespace)::softmax_warp_forward<float, c10::BFloat16, 9, false>": "reduction",
-    "triton_red_fused_native_layer_norm_3": "reduction",
-    "triton_tem_fused_mm_5": "matmul",
-    "void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor_mode<float> >(int)": "optimizer",
-    "gemm fwd layers.3.softmax": "matmul",  # of a simulated step: its first word says it
-    "elementwise bwd layers.0.norm": "elementwise",
-    "secret_sauce": "unknown",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "kind"), NAMES.items())
-def test_a_kernel_is_what_its_name_says(name: str, kind: str) -> None:
-    assert kernel_kind(name) == kind
-    assert not is_communication(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "collective"),
-    [
-        (REDUCE, "all_reduce"),
-        ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "all_gather"),
-        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"),
-        ("ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclDevComm*)", "broadcast"),
-        ("ncclDevKernel_Reduce_Sum_bf16_RING_LL(x)", "reduce"),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "send_recv"),
-        ("void two_shot_all_reduce_kernel<c10::BFloat16>", "all_reduce"),
-        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", None),
-    ],
-)
-def test_a_collective_is_what_its_kernel_says(name: str, collective: str | None) -> None:
-    assert is_communication(name)
-    assert collective_name(name) == collective
-    assert collective_name("ncclDevKernel_Generic", "", "all_to_allv") == "all_to_all"
-
-
-def test_ways_of_copies_and_short_names() -> None:
-    assert way("Memcpy HtoD (Pinned -> Device)") == Way("dram", "gpu", True)
-    assert way("Memcpy DtoH (Device -> Pageable)") == Way("gpu", "dram", False)
-    assert way("CopyDeviceToHost") == Way("gpu", "dram", True)
-    assert way("Memcpy DtoD (Device -> Device)") == way("Memcpy PtoP (Device -> Device)") == Way("gpu", "gpu", True)
-    assert brief(NORM) == "vectorized_layer_norm_kernel"
-    assert brief(FLASH) == "flash_fwd_kernel"
+def test_a_stream_may_be_anything_and_nothing_is_shared(tmp_path: Path) -> None:
+    """A list cannot be a key, so it is text; and what a call says, when it says nothing, cannot be written to."""
+    events = [kernel("gemm", 0, 10, 1) | {"args": {"stream": [7]}}, kernel("gemm", 10, 20, 2)]
+    file = write(tmp_path / "t.json", document(events))
+    assert [event.stream for event in read_profile(file).gpu] == ["[7]", 7]
+    assert {op.stream for op in read_trace(file).step.ops} == {"compute", "stream 7"}
+    with pytest.raises(TypeError):
+        HostEvent("call", (1, 1), 0.0, 1.0).arguments["a"] = 1  # type: ignore[index]  # that is what is tried

@@ -1,5 +1,7 @@
 """Where the time goes, on timelines whose numbers can be checked with a pencil (see tests/timelines.py)."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -16,10 +18,16 @@ from tests.timelines import (
     tiny,
 )
 from zerosim.resources import Demand, Use
+from zerosim.scenario import load
+from zerosim.simulation import simulate
 from zerosim.step import Collective, Group, Op, Step
 from zerosim.timeline import Timeline
 from zerosim.views import breakdown, collectives, communication, critical_path, phases, stalls, utilization
 from zerosim.views.intervals import difference, intersection, length, union
+from zerosim.views.stalls import LAUNCH
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+SMALL = "model={layers: 4, hidden: 1024, heads: 8, vocab: 8000}"
 
 
 def test_sets_of_intervals() -> None:
@@ -173,3 +181,15 @@ def test_the_critical_path_goes_through_what_blocks_the_host() -> None:
     assert [(link.op, link.why, link.end - link.start) for link in links] == [
         *((0, "work", 3), (1, "work", 6), (2, "work", 1), (4, "work", 8), (5, "work", 3), (8, "work", 2)),
     ]
+
+
+def test_a_step_that_was_played_knows_no_launch() -> None:
+    """What is issued begins, to rounding: sums of floats leave 2e-19 s between the two."""
+    scenario = load(SCENARIOS / "llama-2-13b-zero3-hf-auto.yaml", [SMALL, "training.gradient_accumulation_steps=1"])
+    timeline = simulate(scenario)
+    known = stalls(timeline)
+    assert LAUNCH not in {stall.cause for stall in known}
+    (host,) = (stall for stall in known if (stall.cause, stall.phase) == ("host", "forward"))
+    assert host.seconds > 0.01
+    computed = breakdown(timeline).compute
+    assert sum(stall.seconds for stall in known) == pytest.approx(timeline.makespan - computed, rel=1e-12)

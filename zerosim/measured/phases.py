@@ -1,7 +1,8 @@
 """Which phase launched a kernel, as far as the trace tells: by what the host was doing, never by the kernel's name.
 
-Rules: autograd's nodes (`autograd::engine::evaluate_function`) and the threads that run them are backward, the
-`Optimizer` annotations of torch are the optimizer; then what comes before a backward is forward, and what comes after
+Rules: autograd's nodes (`autograd::engine::evaluate_function`) and the threads that run them are backward. So is what
+other threads launch while the program's own annotation (`## backward ##`) lasts, since its thread waits for them then.
+The `Optimizer` annotations of torch are the optimizer. What comes before a backward is forward, and what comes after
 the last one optimizer (the clipping of gradients). Where a trace lacks either, all phases are `unknown`. A trace of a
 simulated step says the phase of each op itself.
 """
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zerosim.measured.steps import Window
-from zerosim.spec.profile import HostEvent, Profile, Thread
+from zerosim.spec.profile import Profile
+from zerosim.spec.profile_events import ANNOTATED_BACKWARD, HostEvent, Thread
 from zerosim.step import Phase
 
 
@@ -25,6 +27,7 @@ class Phased(NamedTuple):
 
 
 UNKNOWN = Phased("unknown")
+EVERY: Thread = (None, None)  # stands for all threads
 
 
 class Phases:
@@ -36,9 +39,12 @@ class Phases:
 
         backward, optimizer = within(profile.backward), within(profile.optimizer)
         self.known = bool(backward and optimizer)
+        annotations = [event for event in backward if ANNOTATED_BACKWARD.match(event.name)]
         self._backward, self._optimizer = _Spells(backward), _Spells(optimizer)
-        optimizing = {event.thread for event in optimizer}
-        self._autograd = {event.thread for event in backward if event.thread not in optimizing}
+        self._annotated = _Spells([event._replace(thread=EVERY) for event in annotations])
+        self._optimizing = {event.thread for event in optimizer}
+        nodes = {event.thread for event in backward if not ANNOTATED_BACKWARD.match(event.name)}
+        self._autograd = nodes - self._optimizing
         self._last = max((event.end for event in backward), default=0.0)
         self._at: Phased = Phased("forward")
 
@@ -56,6 +62,8 @@ class Phases:
         if self._optimizer.hold(call):
             return "optimizer"
         if call.thread in self._autograd or self._backward.hold(call):
+            return "backward"
+        if call.thread not in self._optimizing and self._annotated.hold(call._replace(thread=EVERY)):
             return "backward"
         return "optimizer" if call.start >= self._last else "forward"
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerosim.errors import Finding, InputError, Problem
-from zerosim.measured.program import UNSAID, Recorded, record
+from zerosim.measured.program import Recorded, record
 from zerosim.measured.steps import Wanted, Window, window
+from zerosim.measured.works import UNSAID
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.profile import Profile, read_profile
 from zerosim.step import Step
@@ -65,15 +66,7 @@ def read_trace(*paths: str | os.PathLike[str], step: Wanted = None, title: str =
         events=sum(rank.recorded.events for rank in ranks),
     )
     slowest = next(rank for rank in ranks if rank.name == timeline.slowest.name)
-    return Measured(
-        steps=timeline.steps,
-        classes=timeline.classes,
-        spans=timeline.spans,
-        demands=timeline.demands,
-        supply=timeline.supply,
-        events=timeline.events,
-        facts=_facts(ranks, slowest, title or _title(paths), timeline),
-    )
+    return Measured.of(timeline, facts=_facts(ranks, slowest, title or _title(paths), timeline))
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -105,7 +98,7 @@ def _ranks(profiles: Sequence[Profile], wanted: Wanted) -> list[_Rank]:
             rank = device if numbered else place if profile.rank is None else profile.rank
             name = f"rank {rank}" + (f", GPU {device}" if len(devices) > 1 and not numbered else "")
             found.append(_Rank(profile, device, rank, name, wanted))
-            wanted = wanted if wanted is not None else _number(found[0].window)
+            wanted = wanted if wanted is not None else found[0].window.number
     return found
 
 
@@ -116,12 +109,6 @@ def _programs(ranks: Sequence[_Rank]) -> tuple[Step, ...]:
         if rank.recorded.step not in found:
             found.append(rank.recorded.step)
     return tuple(found)
-
-
-def _number(known: Window) -> int | None:
-    """The step that the first rank was looked at in."""
-    word, _, number = known.label.rpartition(" ")
-    return int(number) if word == "step" else None
 
 
 def _distinct(profiles: Sequence[Profile]) -> None:

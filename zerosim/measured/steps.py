@@ -16,19 +16,22 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from zerosim.errors import InputError, Problem, nearest
-from zerosim.spec.profile import GpuEvent, HostEvent, Profile
+from zerosim.spec.profile import Profile
+from zerosim.spec.profile_events import GpuEvent, HostEvent
 
 Wanted = int | Literal["all"] | None
 
 
 class Window(NamedTuple):
-    """A step of one GPU in microseconds of the trace, and its events, by start. `label`: which step it is."""
+    """A step of one GPU in microseconds of the trace, and its events, by start. `label`: which step it is; `number`:
+    its number, where it is one ProfilerStep."""
 
     label: str
     start: float
     end: float
     events: tuple[GpuEvent, ...]
     steps: int = 1  # how many are in it
+    number: int | None = None
 
 
 def window(profile: Profile, device: int, wanted: Wanted = None) -> Window:
@@ -47,9 +50,9 @@ def window(profile: Profile, device: int, wanted: Wanted = None) -> Window:
     before = (event.end for event, place in zip(events, places, strict=True) if place < first)
     start = max([profile.steps[first].start, *before])
     end = max([profile.steps[last].end, *(event.end for event in own)])
-    numbers = [profile.steps[place].number for place in (first, last)]
-    label = f"steps {numbers[0]} to {numbers[1]}" if first < last else f"step {numbers[0]}"
-    return Window(label, start, end, tuple(own), last - first + 1)
+    begun, ended = profile.steps[first].number, profile.steps[last].number
+    label = f"steps {begun} to {ended}" if first < last else f"step {begun}"
+    return Window(label, start, end, tuple(own), last - first + 1, begun if first == last else None)
 
 
 def launch(event: GpuEvent, profile: Profile) -> HostEvent | None:

@@ -1,6 +1,6 @@
 """A profiler trace as it stands in a file: Chrome's trace format, as torch.profiler (Kineto) writes it, packed or not.
 
-Rules: events are decoded one by one, and what the caller does not keep is gone at once: so a file of hundreds of
+Rules: events are decoded one by one, and what the caller leaves of one is gone at once: so a file of hundreds of
 megabytes needs little more memory than its text. Both forms are read: an object with `traceEvents`, and a plain list,
 whose end may be missing (Trace Event Format, "JSON Array Format"). What the events mean is for others.
 """
@@ -14,13 +14,12 @@ import zlib
 from collections.abc import Callable
 from json import JSONDecodeError
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from zerosim.errors import InputError, Problem
 from zerosim.spec.files import read_bytes
 
 Event = dict[str, Any]
-Kept = TypeVar("Kept")
 
 EXPECTED = "a profiler trace: JSON with traceEvents, as torch.profiler writes it"
 _PACKED = b"\x1f\x8b"  # RFC 1952
@@ -44,21 +43,19 @@ def is_trace(path: str | Path) -> bool:
     return bool((text.lstrip().startswith("{") and _KEYS.search(text)) or _LIST.match(text))
 
 
-def read_events(path: str | Path, keep: Callable[[Event], Kept | None]) -> tuple[dict[str, Any], list[Kept]]:
-    """What stands beside the events, and of each event what `keep` makes of it, where that is not None."""
+def read_events(path: str | Path, take: Callable[[Event], None]) -> dict[str, Any]:
+    """What stands beside the events; each event goes to `take`, and what is none is passed over."""
     reader = _Reader(str(path), _text(path))
-    kept: list[Kept] = []
 
     def event(value: Any) -> None:
-        found = keep(value) if isinstance(value, dict) else None
-        if found is not None:
-            kept.append(found)
+        if isinstance(value, dict):
+            take(value)
 
     start = reader.skip(0)
     if reader.text[start : start + 1] == "[":
         reader.items(start, event, open_end=True)
-        return {}, kept
-    return reader.members(start, "traceEvents", event), kept
+        return {}
+    return reader.members(start, "traceEvents", event)
 
 
 def _text(path: str | Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from zerosim.errors import Finding
 from zerosim.step import Attention, Collective, HostCompute, Matmul, Op, Pass, Phase, Transfer
@@ -21,8 +21,8 @@ from zerosim.views.phases import phases
 from zerosim.views.stalls import IDLE, LAUNCH, NO_RESOURCE, Stall, stalls
 from zerosim.views.summary import Summary
 from zerosim.views.utilization import ResourceUse
+from zerosim.views.waiting import ran, waiting
 
-W = TypeVar("W", Collective, Transfer)
 UNTOLD = (
     "tokens_per_second", "tokens_per_second_per_gpu", "samples_per_second", "model_tflops_per_gpu", "mfu", "fits",
     "nodes", "seed", "resources",
@@ -33,8 +33,8 @@ PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "over
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the files say beside their events. `launched`: the launches of the kernels were recorded. `allocated` and
-    `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the host
-    waited for the GPU."""
+    `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the thread
+    of the host that waited longest waited for the GPU."""
 
     title: str
     step: str
@@ -77,7 +77,7 @@ class MeasuredMemory:
 @dataclass(frozen=True, slots=True)
 class RankSummary:
     """A rank that was recorded. `waited_seconds`: by how much its collectives took longer than those of the rank that
-    came last; None where the others do not tell."""
+    came last; None where the ranks that it waits for were not all recorded."""
 
     name: str
     ranks: int
@@ -147,8 +147,8 @@ def record(timeline: Timeline, facts: Facts) -> Recorded:
         communication=communication(timeline, seen),
         stalls=_stalls(stalls(timeline, seen), facts.launched),
         kernels=_kernels(ops, spans),
-        collectives=_moved((work.kind, work.bytes, span) for work, span in _ran(ops, spans, Collective)),
-        copies=_moved((way(work), work.bytes, span) for work, span in _ran(ops, spans, Transfer)),
+        collectives=_moved((work.kind, work.bytes, span) for work, span in ran(ops, spans, Collective)),
+        copies=_moved((way(work), work.bytes, span) for work, span in ran(ops, spans, Transfer)),
         memory=MeasuredMemory(timeline.supply.capacities.get("gpu"), facts.allocated, facts.reserved),
         host_waits=Kernels(*facts.waited),
         classes=tuple(_classes(whole)),
@@ -169,10 +169,6 @@ def _stalls(found: Sequence[Stall], launched: bool) -> tuple[Stall, ...]:
 
 
 # --- what ran --------------------------------------------------------------------------------------------------------
-
-
-def _ran(ops: Sequence[Op], spans: Sequence[Span], kind: type[W]) -> Iterator[tuple[W, Span]]:
-    return ((op.work, span) for op, span in zip(ops, spans, strict=True) if isinstance(op.work, kind))
 
 
 def way(work: Transfer) -> str:
@@ -229,31 +225,3 @@ def _classes(timeline: Timeline) -> Iterator[RankSummary]:
             exposed_seconds=communication(timeline, seen).exposed_seconds,
             waited_seconds=waited.get(known.name),
         )
-
-
-def waiting(timeline: Timeline) -> dict[str, float]:
-    """Seconds that each rank's collectives took longer than the shortest of all ranks, in which nobody waited.
-
-    That asks no clock of another machine. Only collectives of all recorded ranks are compared: those of a process
-    group of which every rank ran the same, kind for kind and byte for byte.
-    """
-    ran = {known.name: _by_group(timeline, known.name) for known in timeline.classes}
-    waited: dict[str, float] = {}
-    for group in dict.fromkeys(group for each in ran.values() for group in each):
-        runs = [ran[name].get(group, []) for name in ran]
-        if len(runs) < 2 or any([call[:2] for call in run] != [call[:2] for call in runs[0]] for run in runs):
-            continue
-        shortest = [min(call[2] for call in calls) for calls in zip(*runs, strict=True)]
-        for name, run in zip(ran, runs, strict=True):
-            late = sum(call[2] - least for call, least in zip(run, shortest, strict=True))
-            waited[name] = waited.get(name, 0.0) + late
-    return waited
-
-
-def _by_group(timeline: Timeline, name: str) -> dict[str, list[tuple[str, int, float]]]:
-    """Kind, bytes and seconds of the collectives of a rank, in order; what goes from one rank to another is none."""
-    found: defaultdict[str, list[tuple[str, int, float]]] = defaultdict(list)
-    for work, span in _ran(timeline.program(name).ops, timeline.spans[name], Collective):
-        if work.kind not in ("send_recv", "exchange"):
-            found[work.group].append((work.kind, work.bytes, span.end - span.start))
-    return dict(found)

@@ -27,6 +27,7 @@ from zerosim.views.phases import cuts
 HOST, WAIT_FOR_RANK, WAIT_FOR_STAGE, IDLE = "host", "wait_for_rank", "wait_for_stage", "idle"
 LAUNCH = "launch"
 NO_RESOURCE = "none"
+ROUNDING = 1e-12  # of a moment of the step: closer together two are one, as far as sums of floats can tell; a choice
 ONE_AT_A_TIME = 1.1  # compute of all stages, over the time in which any computes: less is one after the other; a choice
 
 
@@ -205,6 +206,7 @@ def _reasons(
         yield start, end, _Reason(IDLE, NO_RESOURCE)
     else:
         launched = min(max(issued, start), end)
+        launched = end if end - launched <= ROUNDING * end else launched
         yield start, launched, _Reason(HOST, HOST)
         yield launched, end, _Reason(LAUNCH, NO_RESOURCE)
 

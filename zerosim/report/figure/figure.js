@@ -158,8 +158,8 @@ class Ranks {
 
 /** Of the numbers, even and odd ones have different shades. */
 function banded(figure, bands, numbers) {
-  const { even, odd } = figure.number;
-  const rows = bands.map(([, start, end], index) => [start, end, numbers[index] % 2 ? odd : even, -1]);
+  const shades = [figure.number["band-0"], figure.number["band-1"]];
+  const rows = bands.map(([, start, end], index) => [start, end, shades[numbers[index] % 2], -1]);
   return [Marks.from(rows), bands.map(([label]) => label)];
 }
 

@@ -146,7 +146,7 @@ class Pen {
     const { context, inks } = this;
     this.drawn += 1;
     if (inks.open(kind)) {
-      context.strokeStyle = inks.tone("wait");
+      context.strokeStyle = inks.colour(kind);
       context.lineWidth = 1;
       context.setLineDash([3, 2]);
       if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
@@ -161,7 +161,7 @@ class Pen {
   band(kind, x, y, width, high, index) {
     if (index < 0) return; // too many to tell apart: closer they are there
     this.drawn += 1;
-    this.context.fillStyle = this.inks.tone(this.inks.kinds[kind].name === "even" ? "band-even" : "band-odd");
+    this.context.fillStyle = this.inks.colour(kind);
     this.context.fillRect(x, y, width, high);
   }
 
@@ -171,9 +171,8 @@ class Pen {
     const { context, inks } = this;
     const [at, y] = [x + width / 2, middle + 3.5];
     context.textAlign = "center";
-    if (band || !inks.kinds[kind].colour) {
-      context.fillStyle = inks.tone(band ? "text" : `on-${inks.kinds[kind].name}`);
-    } else {
+    if (band) context.fillStyle = inks.tone("text");
+    else {
       const dark = inks.kinds[kind].dark;
       context.strokeStyle = dark ? "rgba(0,0,0,.55)" : "rgba(255,255,255,.75)";
       context.lineWidth = 3;
