@@ -43,7 +43,7 @@ class Simulation(Timeline):
     def tiers(self) -> dict[str, TierMemory]:
         """The view of its memory: of a GPU, and of the tiers of a node."""
         with no_collection():
-            return memory(self, max(len(node.gpus) for node in self.scenario.topology.nodes))
+            return memory(self, self.scenario.topology.fullest)
 
 
 def simulate(scenario: Scenario, steps: tuple[Step, ...] | None = None, change: Change | None = None) -> Simulation:
@@ -112,7 +112,7 @@ def facts(
         choices=_choices(scenario),
         calibration=calibration,
         running=_running(scenario.topology),
-        fullest=max(len(node.gpus) for node in scenario.topology.nodes),
+        fullest=scenario.topology.fullest,
     )
 
 

@@ -8,12 +8,13 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.cli.asking import SMALL
 from zerosim.cli.playing import _bound
@@ -69,6 +70,13 @@ def opened(page: Page, address: str) -> None:
     expect(page.locator("#status")).to_contain_text("Played and drawn")
 
 
+def stopped(page: Page, address: str) -> None:
+    """Opened; from then on its clock goes on only where the test says."""
+    page.clock.install()
+    opened(page, address)
+    page.clock.pause_at(datetime.now() + timedelta(minutes=5))
+
+
 def saved(page: Page, button: str) -> tuple[str, bytes]:
     with page.expect_download() as download:
         page.locator(button).click()
@@ -76,8 +84,6 @@ def saved(page: Page, button: str) -> tuple[str, bytes]:
 
 
 def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: Path) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/play") else None)
     opened(page, home)
     shows(page, summary(file))
     expect(page.locator("h1")).to_have_text(EVIL)
@@ -95,7 +101,67 @@ def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: P
     shows(page, summary(file, *changed))
     page.get_by_label("stage3_prefetch_bucket_size", exact=True).fill("2e5")
     shows(page, summary(file, *changed, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
-    assert len(asked) <= 7  # keys that follow each other are one question
+
+
+def test_keys_that_follow_each_other_are_one_question(page: Page, home: str, file: Path) -> None:
+    """The page's clock stands still but for what the test lets go by: 350 ms after the last key it asks."""
+    asked: list[Any] = []
+    page.on("request", lambda each: asked.append(each.post_data_json) if each.url.endswith("/play") else None)
+    stopped(page, home)
+    box = page.get_by_label("stage3_prefetch_bucket_size", exact=True)
+    box.fill("")
+    for key in "200000":
+        page.clock.run_for(300)
+        box.press_sequentially(key)
+        expect(page.locator("#status")).to_have_text("computing…")  # what is shown is of another state, and says so
+    expect(page.locator("#knob-prefetch_bucket-about")).to_contain_text("200k elements")
+    assert len(asked) == 1
+    page.clock.run_for(400)
+    shows(page, summary(file, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
+    assert [each["state"]["prefetch_bucket"] for each in asked[1:]] == [200_000]
+
+
+def test_an_answer_that_comes_late_is_not_shown_as_that_of_other_knobs(page: Page, home: str, file: Path) -> None:
+    stopped(page, home)
+    late: list[Route] = []
+    page.route("**/play", lambda route: late.append(route))
+    box = page.get_by_label("Micro-batch", exact=True)
+    box.fill("3")
+    with page.expect_request("**/play"):
+        page.clock.run_for(400)
+    box.fill("7")  # the question of 3 is on its way; that of 7 is not asked before 350 ms
+    late[0].fulfill(response=late[0].fetch())
+    page.evaluate("fetch('/start').then((told) => told.text())")  # whatever came before has been read
+    expect(page.locator("#status")).to_have_text("computing…")
+    assert page.locator("#shown").get_attribute("aria-busy") == "true"
+    before = float(page.locator("[data-number=step]").get_attribute("data-value") or 0)
+    assert before == summary(file).step_seconds
+    assert "micro_batch=1" in page.url  # the address is that of what is shown
+    name, content = saved(page, "#get-deepspeed")
+    assert (name, json.loads(content)["train_micro_batch_size_per_gpu"]) == ("ds_config.json", 1)
+    expect(page.locator("#status")).to_contain_text("computing… ds_config.json")
+    page.unroute("**/play")
+    page.clock.run_for(400)
+    shows(page, summary(file, "training.micro_batch_size=7"))
+    assert "micro_batch=7" in page.url
+
+
+def test_what_cannot_be_answered_is_said(page: Page, home: str, file: Path) -> None:
+    held: list[Route] = []
+    page.route("**/play", lambda route: held.append(route))
+    page.goto(f"{home}#micro_batch=2&pinned=yes&pin.micro_batch=0")
+    buttons = page.locator("#pin, [data-file]")
+    assert [each.is_disabled() for each in buttons.all()] == [True] * 4  # there is nothing yet to keep
+    page.unroute("**/play")  # and what was held goes on
+    shows(page, summary(file, "training.micro_batch_size=2"))
+    expect(page.locator("#lost")).to_have_text(re.compile("The baseline of this link is left out: found 0; expected"))
+    expect(page.locator(".change")).to_have_count(0)
+    assert [each.is_disabled() for each in buttons.all()] == [False] * 4
+    page.evaluate("window.fetch = async () => new Response('Internal Server Error', { status: 500 })")
+    page.locator("#get-scenario").click()
+    expect(page.locator("#status")).to_have_text("zerosim play failed (500): Internal Server Error")
+    page.locator("#pin").click()
+    expect(page.locator("#lost")).to_be_hidden()
 
 
 def test_strategies_have_knobs_of_their_own(page: Page, home: str, file: Path) -> None:

@@ -5,60 +5,17 @@ Where a test points, it asks the view where things are (`at`), so that a change 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
 from tests import timelines
-from zerosim.report.figure import figure, script, style
+from tests.browser.drawings import place, shown, state, told
+from zerosim.report.figure import figure
 from zerosim.timeline import Timeline
-from zerosim.units import show_flops, show_rate, show_seconds, show_share, show_size
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 EVIL = "</script><script>window.broken = 1</script> & \"quoted\" 'too' <b>bold</b> \u2028 end"
-
-
-def shown(page: Page, folder: Path, *figures: dict[str, Any], theme: str = "") -> None:
-    """A strict page with nothing but the drawing in it."""
-    data = json.dumps(figures, separators=(",", ":")).replace("<", "\\u003c")
-    page_of = (
-        f'<!doctype html><html lang="en"{theme}><meta charset="utf-8"><title>timeline</title>'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><style>body{{margin:0}}\n{style()}</style>'
-        f'<div id="here"></div><script>{script()}</script>'
-        f"<script>window.view = zerosim.timeline(document.getElementById('here'), {data})</script></html>"
-    )
-    (folder / "page.html").write_text(page_of, encoding="utf-8")
-    page.goto((folder / "page.html").as_uri())
-
-
-def state(page: Page) -> dict[str, Any]:
-    """After the frame that is asked for has been drawn."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    found: dict[str, Any] = page.evaluate("({...view.state(), drawn: view.drawn})")
-    return found
-
-
-def place(page: Page, title: str, moment: float, panel: int = 0) -> tuple[float, float]:
-    """Where a moment of a row is on the screen."""
-    x, y = page.evaluate(
-        """([title, moment, number]) => {
-          const panel = view.panels[number];
-          const row = panel.rows.find((each) => each.title === title);
-          const box = panel.over.getBoundingClientRect();
-          return [box.left + panel.scale().x(moment), box.top + row.top + row.height * 0.7];
-        }""",
-        [title, moment, panel],
-    )
-    return x, y
-
-
-def told(page: Page, title: str, moment: float, panel: int = 0) -> list[str]:
-    """The lines of the tooltip there."""
-    page.mouse.move(*place(page, title, moment, panel))
-    return page.inner_text(".zerosim-tip").split("\n") if page.is_visible(".zerosim-tip") else []
 
 
 def test_hover_tells_what_how_much_why_and_what_it_waited_for(page: Page, tmp_path: Path) -> None:
@@ -144,15 +101,15 @@ def test_zoom_by_wheel_keys_buttons_and_pointer(page: Page, tmp_path: Path) -> N
 def test_all_by_keyboard(page: Page, tmp_path: Path) -> None:
     shown(page, tmp_path, figure(timelines.tiny(), "tiny"))
     page.focus(".zerosim-over")
-    page.keyboard.press("k")
+    page.keyboard.press("j")
     assert page.inner_text(".zerosim-said").startswith("compute: forward 0. matrix products")
-    page.keyboard.press("k")
+    page.keyboard.press("j")
     assert state(page)["focus"] == "forward 1"
     page.keyboard.press("ArrowDown")  # the lane below, where the time is nearest
     assert state(page)["focus"] == "reduce 1"
     page.keyboard.press("c")  # what it waited for
     assert state(page)["focus"] == "backward 1"
-    page.keyboard.press("j")
+    page.keyboard.press("k")
     assert state(page)["focus"] == "forward 1"
     assert page.is_visible(".zerosim-tip")
     page.keyboard.press("Enter")
@@ -162,6 +119,64 @@ def test_all_by_keyboard(page: Page, tmp_path: Path) -> None:
     page.keyboard.press("Escape")
     assert not page.is_visible(".zerosim-help")
     assert not page.is_visible(".zerosim-tip")
+
+
+def test_keys_reach_every_row_and_say_where_there_is_no_further(page: Page, tmp_path: Path) -> None:
+    shown(page, tmp_path, figure(timelines.tiny(), "tiny"))
+    page.focus(".zerosim-over")
+    page.keyboard.press("c")
+    assert page.inner_text(".zerosim-said") == "no op is chosen: j chooses the first one"
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    assert page.inner_text(".zerosim-tip").endswith("this is the first one here")
+    page.keyboard.press("c")
+    assert page.evaluate("view.looking.focus.row.title") == "nccl.dp"
+    rows = []
+    for _ in range(12):
+        page.keyboard.press("ArrowUp")
+    for _ in range(12):
+        rows.append(page.evaluate("view.looking.focus.row.title"))
+        assert page.is_visible(".zerosim-tip")
+        page.keyboard.press("ArrowDown")
+    known = page.evaluate("view.panels[0].rows.map((row) => row.title)")
+    assert list(dict.fromkeys(rows)) == known  # phases, layers, host, lanes, exposed, memory
+    assert page.inner_text(".zerosim-said") == "there is no row further"
+    page.keyboard.press("j")
+    assert page.inner_text(".zerosim-said").startswith(f"{known[-1]}: ")
+
+
+def test_ops_that_are_one_box_are_told_filtered_and_bounded(page: Page, tmp_path: Path) -> None:
+    timeline = timelines.many(8000)
+    shown(page, tmp_path, figure(timeline, "many", most=800))
+    boxes = page.evaluate("view.panels[0].ranks.ops")
+    assert boxes <= 800
+    assert f"8000 ops, neighbours joined to {boxes}" in page.inner_text(".zerosim-about")
+    page.focus(".zerosim-over")
+    page.keyboard.press("j")
+    name, kinds, busy = page.inner_text(".zerosim-tip").split("\n")[:3]
+    assert name.endswith(" ops")
+    assert kinds.startswith("matrix products")
+    assert " busy of " in busy
+    page.get_by_role("button", name="matrix products").click()
+    assert state(page)["matches"][0]["ops"] == 4000  # forward and backward of 2000 layers
+    seconds = state(page)["seconds"]
+    for share in (1, 0.01):
+        page.evaluate(f"view.zoom({seconds} * 0.4, {seconds} * (0.4 + 0.6 * {share}))")
+        assert state(page)["drawn"] > 0
+
+
+def test_the_wheel_leaves_no_stale_tip_and_no_scrolled_page(page: Page, tmp_path: Path) -> None:
+    shown(page, tmp_path, figure(timelines.many(8000), "many"))
+    page.evaluate("document.body.style.height = '3000px'")
+    told(page, "compute", state(page)["seconds"] / 2)
+    assert "more in this pixel" in page.inner_text(".zerosim-tip")
+    for _ in range(40):
+        page.mouse.wheel(0, -400)
+    assert not page.is_visible(".zerosim-tip") or "more in this pixel" not in page.inner_text(".zerosim-tip")
+    for _ in range(60):
+        page.mouse.wheel(0, 400)
+    assert (state(page)["start"], page.evaluate("window.scrollY")) == (0, 0)
+    assert page.inner_text(".zerosim-range").startswith("0 s to ")
 
 
 def test_the_filter_counts_and_goes_from_match_to_match(page: Page, tmp_path: Path) -> None:
@@ -252,13 +267,3 @@ def test_dark_and_light(page: Page, tmp_path: Path) -> None:
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     state(page)
     assert page.evaluate("view.inks.tone('text')") == "#dddddd"
-
-
-def test_numbers_are_written_as_on_the_terminal(page: Page, tmp_path: Path) -> None:
-    shown(page, tmp_path, figure(timelines.host_optimizer(), "no memory"))
-    values = [0.0, 1e-12, 0.5e-9, 0.999949, 0.99995, 1.0625, 1.0635, 9999.4, 9999.5, 12345.0, 3600.0, 86_399.0]
-    values += [number * 10.0**power for power in range(-9, 16, 2) for number in (1.0, 2.4375, 7.00049, 9.9996)]
-    shows = {"seconds": show_seconds, "size": show_size, "rate": show_rate, "flops": show_flops, "share": show_share}
-    for name, show in shows.items():
-        found = page.evaluate(f"(values) => values.map(zerosim.units.{name})", values)
-        assert found == [show(value) for value in values]

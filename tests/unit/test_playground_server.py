@@ -70,8 +70,8 @@ def asked(client: Door, begun: dict[str, Any], path: str = "/play", **knobs: Any
 # --- who may ask -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/", "/play.js", "/knobs.js", "/answer.js", "/play.css", "/timeline.js", "/page.css",
-                                  "/icon.svg", "/start", "/nothing"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/", "/play.js", "/knobs.js", "/answer.js", "/link.js", "/asking.js", "/play.css",
+                                  "/timeline.js", "/page.css", "/icon.svg", "/start", "/nothing"])  # fmt: skip
 def test_everything_says_what_a_browser_must_not_do_with_it(client: Door, path: str) -> None:
     told = client.get(path)
     assert told.status_code == (404 if path == "/nothing" else 200)
@@ -137,6 +137,13 @@ def test_an_answer_has_the_numbers_of_the_command(client: Door, begun: dict[str,
     assert (gpu["peak"], gpu["capacity"]) == (alone.memory["gpu"].peak_bytes, alone.memory["gpu"].capacity_bytes)
     assert told["state"]["reduce_bucket"] == "2m"
     assert 'id="stalls"' in told["sections"]
+
+
+def test_host_memory_is_that_of_the_ranks_of_a_node(client: Door, begun: dict[str, Any]) -> None:
+    told = asked(client, begun, gpus=8, offload_optimizer="cpu").json()
+    gpu, dram = told["figure"]["memory"][0]
+    assert (gpu["tier"], dram["tier"], dram["ranks"]) == ("gpu", "dram", 8)
+    assert dram["peak"] == told["memory"][1]["peak"]
 
 
 def test_what_is_wrong_is_an_answer_and_stands_beside_its_knob(client: Door, begun: dict[str, Any]) -> None:

@@ -16,13 +16,14 @@ import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
-from zerosim.cli.reporting import html_option, shown, shown_measured, write_page
+from zerosim.cli.reporting import check_files, html_option, shown, shown_measured, write_page
 from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from zerosim.report.page import Said, Shown
     from zerosim.scenario import Scenario
     from zerosim.simulation import Simulation
+    from zerosim.views import Summary
 
 STEPS = click.IntRange(1, 1_000_000_000)
 
@@ -69,9 +70,9 @@ def run(
     seed: int | None,
 ) -> None:
     """Play one step: how long, how much memory, what is exposed, why."""
-    from zerosim.report import bars, text
     from zerosim.simulation import simulate
 
+    check_files(trace=trace, svg=svg, html=html)
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
@@ -81,11 +82,7 @@ def run(
     more = _More(saving, drawing.sample(asked).as_json() if drawing else None)
     if html is not None:
         write_page(html, [shown(timeline, changes, summary)], more.told())
-    if as_json:
-        print_json(summary.as_json() | {name: each for name, each in more._asdict().items() if each is not None})
-    else:
-        below = "".join(said.text for said in more.told(width()))
-        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
+    _answer(summary, more, as_json)
     if strict and not summary.fits:
         sys.exit(DOES_NOT_FIT)
 
@@ -103,6 +100,16 @@ def _draw(timeline: Simulation, trace: str | None, svg: str | None) -> None:
 
         files.write_text(Path(svg), picture.render(timeline, title=timeline.scenario.title))
         click.echo(f"picture written to {svg}", err=True)
+
+
+def _answer(summary: Summary, more: _More, as_json: bool) -> None:
+    from zerosim.report import bars, text
+
+    if as_json:
+        print_json(summary.as_json() | {name: each for name, each in more._asdict().items() if each is not None})
+    else:
+        below = "".join(said.text for said in more.told(width()))
+        print_text(text.render(summary, width(), bars.colour_wanted(sys.stdout)) + below)
 
 
 class _More(NamedTuple):
@@ -152,11 +159,10 @@ def compare(
     """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
 
-    if len(scenarios) < 2:
-        raise InputError([Problem("compare", "", "one scenario", "two or more")])
-    drawing = Drawing.asked(ranged, samples, seed)
-    traces = [path for path in scenarios if is_measured(path)]
-    _no_traces(traces, changes, len(scenarios), drawing)
+    check_files(html=html)
+    traces, drawing = _several(scenarios, changes), Drawing.asked(ranged, samples, seed)
+    if traces and drawing:
+        raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
     asked = all_scenarios(tuple(path for path in scenarios if path not in traces), changes)
     _one_currency(asked)
     answers = _answers(scenarios, traces, asked, changes)
@@ -187,12 +193,14 @@ def is_measured(path: str) -> bool:
     return Path(path).is_dir() or is_trace(path)
 
 
-def _no_traces(traces: Sequence[str], changes: tuple[str, ...], count: int, drawing: Drawing | None) -> None:
-    """What asks for a scenario is not asked of traces."""
-    if traces and drawing:
-        raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
-    if changes and len(traces) == count:
+def _several(paths: Sequence[str], changes: Sequence[str]) -> list[str]:
+    """The traces among what is compared; there is more than one thing, and a scenario where something is changed."""
+    if len(paths) < 2:
+        raise InputError([Problem("compare", "", "one scenario", "two or more")])
+    traces = [path for path in paths if is_measured(path)]
+    if changes and len(traces) == len(paths):
         raise InputError([Problem("--set", found="traces only", expected="a scenario to change")])
+    return traces
 
 
 def _answers(

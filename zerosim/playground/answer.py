@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from zerosim.playground.controls import CONTROLS, FAMILY, GIVEN
+from zerosim.playground.controls import CONTROLS, FAMILY, GIVEN, Control
 from zerosim.playground.machines import BITS, GIGA, Machine, machines
 from zerosim.playground.player import Played
 from zerosim.playground.start import Start, kept, strategies
@@ -40,6 +40,7 @@ class Number(NamedTuple):
 def answer(played: Played, start: Start) -> dict[str, Any]:
     """All that is shown of one state."""
     scenario, summary = played.simulation.scenario, played.summary
+    ranks = scenario.topology.fullest
     return {
         "title": scenario.title,
         "state": dict(played.state),
@@ -53,7 +54,7 @@ def answer(played: Played, start: Start) -> dict[str, Any]:
         "kept": kept(scenario.text),
         "waiting": _waiting(played, start),
         "deepspeed": isinstance(scenario.strategy, DeepSpeed),
-        "figure": figure(played.simulation, scenario.title, tiers=played.tiers),
+        "figure": figure(played.simulation, scenario.title, tiers=played.tiers, ranks_per_node=ranks),
         "seconds": played.seconds,
     }
 
@@ -115,7 +116,7 @@ def beginning(start: Start) -> dict[str, Any]:
     }
 
 
-def _control(start: Start, control: Any) -> dict[str, Any]:
+def _control(start: Start, control: Control) -> dict[str, Any]:
     labels = dict(control.choices) | _labels(start, control.name)
     return {
         "name": control.name,

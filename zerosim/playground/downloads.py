@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -20,25 +20,16 @@ from zerosim.spec.deepspeed_batch import MICRO, STEPS
 from zerosim.spec.strategy import DeepSpeed
 
 
-class Download(NamedTuple):
-    """A file for the browser to save."""
-
-    name: str
-    kind: str  # media type
-    content: bytes
-
-
-def scenario_yaml(played: Played) -> Download:
+def scenario_yaml(played: Played) -> bytes:
     """The scenario as `zerosim run` reads it."""
     scenario = played.simulation.scenario
     text = dict(scenario.text)
     if scenario.calibration is not None:
         text["calibration"] = calibration_mapping(scenario.calibration)
-    plain = yaml.safe_dump(text, sort_keys=False, allow_unicode=True, width=110)
-    return Download("scenario.yaml", "application/yaml", plain.encode())
+    return yaml.safe_dump(text, sort_keys=False, allow_unicode=True, width=110).encode()
 
 
-def deepspeed_json(played: Played) -> Download:
+def deepspeed_json(played: Played) -> bytes:
     """The configuration in DeepSpeed's own keys, with the batch, which DeepSpeed wants there."""
     scenario = played.simulation.scenario
     if not isinstance(scenario.strategy, DeepSpeed):
@@ -46,17 +37,17 @@ def deepspeed_json(played: Played) -> Download:
     training = scenario.training
     batch = {MICRO: training.micro_batch_size, STEPS: training.gradient_accumulation_steps}
     data: dict[str, Any] = {**batch, **scenario.text["strategy"]["deepspeed"]}
-    return Download("ds_config.json", "application/octet-stream", (json.dumps(data, indent=2) + "\n").encode())
+    return (json.dumps(data, indent=2) + "\n").encode()
 
 
-def trace_json(played: Played) -> Download:
+def trace_json(played: Played) -> bytes:
     """The trace for Perfetto and HolisticTraceAnalysis, packed."""
     timeline = played.simulation
     text = trace.text(timeline, timeline.classes[0])
-    return Download("trace.json.gz", "application/gzip", gzip.compress(text.encode(), mtime=0))
+    return gzip.compress(text.encode(), mtime=0)
 
 
-DOWNLOADS: Mapping[str, Callable[[Played], Download]] = {
+DOWNLOADS: Mapping[str, Callable[[Played], bytes]] = {
     "scenario": scenario_yaml,
     "deepspeed": deepspeed_json,
     "trace": trace_json,

@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import NamedTuple
 
 from zerosim.playground.limits import check_programs, check_size
@@ -50,23 +49,21 @@ class _Written(NamedTuple):
 
 @dataclass(slots=True)
 class Player:
-    """`start` is what the knobs change."""
+    """`start` is what the knobs change. Asked by one thread alone: the server's."""
 
     start: Start
     _written: list[_Written] = field(default_factory=list)
     _played: OrderedDict[str, Played] = field(default_factory=OrderedDict)
-    _lock: Lock = field(default_factory=Lock)
 
     def play(self, state: State, wanted: Wanted = lambda: True) -> Played:
         """The step of a state. InputError where it is no scenario, SupersededError where it is wanted no more."""
-        with self._lock:
-            key = json.dumps(state, sort_keys=True)
-            if key not in self._played:
-                self._played[key] = self._play(state, wanted)
-                while len(self._played) > PLAYED:
-                    self._played.popitem(last=False)
-            self._played.move_to_end(key)
-            return self._played[key]
+        key = json.dumps(state, sort_keys=True)
+        if key not in self._played:
+            self._played[key] = self._play(state, wanted)
+            while len(self._played) > PLAYED:
+                self._played.popitem(last=False)
+        self._played.move_to_end(key)
+        return self._played[key]
 
     def _play(self, state: State, wanted: Wanted) -> Played:
         clock = _Clock(wanted)

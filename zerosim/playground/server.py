@@ -52,6 +52,8 @@ PAGE = {
     "/": ("index.html", "text/html"),
     "/knobs.js": ("knobs.js", "text/javascript"),
     "/answer.js": ("answer.js", "text/javascript"),
+    "/link.js": ("link.js", "text/javascript"),
+    "/asking.js": ("asking.js", "text/javascript"),
     "/play.js": ("play.js", "text/javascript"),
     "/play.css": ("play.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
@@ -134,7 +136,7 @@ class _Rooms:
         """A file of a state."""
 
         async def told(request: Request) -> Response:
-            return await self._answered(request, lambda played: DOWNLOADS[name](played).content, "")
+            return await self._answered(request, DOWNLOADS[name], "application/octet-stream")
 
         return told
 
@@ -147,7 +149,7 @@ class _Rooms:
             return _json({"superseded": True})
         except _AnswerError as error:
             return _json({"wrong": [each._asdict() for each in error.told]}, error.status)
-        return Response(content, media_type=kind or "application/octet-stream")
+        return Response(content, media_type=kind)
 
     def _made(self, question: Question, made: Callable[[Played], bytes]) -> bytes:
         """In the thread: read, play, show."""

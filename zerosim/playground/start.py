@@ -137,10 +137,6 @@ def without(data: Any, path: tuple[str, ...]) -> Any:
 
 def state_of(scenario: Scenario, text: Mapping[str, Any]) -> dict[str, Value]:
     """Where the knobs stand for a scenario; those that it does not have, where they would."""
-    zero = (scenario.strategy if isinstance(scenario.strategy, DeepSpeed) else DeepSpeed()).zero
-    ddp = scenario.strategy if isinstance(scenario.strategy, Ddp) else Ddp()
-    fsdp = scenario.strategy if isinstance(scenario.strategy, Fsdp) else Fsdp()
-    pipeline = scenario.strategy if isinstance(scenario.strategy, Pipeline) else Pipeline(_stages(scenario), "1f1b")
     training = scenario.training
     values: dict[str, Value] = {
         "model": _catalogued(text["model"], model_names()),
@@ -149,6 +145,19 @@ def state_of(scenario: Scenario, text: Mapping[str, Any]) -> dict[str, Value]:
         "gpus": scenario.gpus,
         "network": None,
         "strategy": strategy_name(scenario.strategy),
+        "micro_batch": training.micro_batch_size,
+        "accumulation": training.gradient_accumulation_steps,
+        "sequence": training.sequence_length,
+        "checkpointing": training.activation_checkpointing,
+        **_zero(scenario.strategy if isinstance(scenario.strategy, DeepSpeed) else DeepSpeed()),
+        **_others(scenario),
+    }
+    return {control.name: values[control.name] for control in CONTROLS}
+
+
+def _zero(strategy: DeepSpeed) -> dict[str, Value]:
+    zero = strategy.zero
+    return {
         "offload_optimizer": zero.offload_optimizer.device,
         "offload_param": zero.offload_param.device,
         "overlap": ("on" if zero.overlap_comm else "off") if zero.overlap_comm_given else "default",
@@ -156,17 +165,22 @@ def state_of(scenario: Scenario, text: Mapping[str, Any]) -> dict[str, Value]:
         "gather_bucket": zero.allgather_bucket_size,
         "prefetch_bucket": zero.prefetch_bucket_size,
         "persistence": zero.param_persistence_threshold,
+    }
+
+
+def _others(scenario: Scenario) -> dict[str, Value]:
+    """Knobs of the strategies beside ZeRO."""
+    strategy = scenario.strategy
+    ddp = strategy if isinstance(strategy, Ddp) else Ddp()
+    fsdp = strategy if isinstance(strategy, Fsdp) else Fsdp()
+    pipeline = strategy if isinstance(strategy, Pipeline) else Pipeline(_stages(scenario), "1f1b")
+    return {
         "ddp_bucket": ddp.bucket_cap_mb,
         "sharding": fsdp.sharding_strategy,
         "fsdp_offload": fsdp.cpu_offload,
         "stages": pipeline.stages,
         "schedule": pipeline.schedule,
-        "micro_batch": training.micro_batch_size,
-        "accumulation": training.gradient_accumulation_steps,
-        "sequence": training.sequence_length,
-        "checkpointing": training.activation_checkpointing,
     }
-    return {control.name: values[control.name] for control in CONTROLS}
 
 
 def strategy_name(strategy: Strategy) -> str:

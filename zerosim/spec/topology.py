@@ -52,6 +52,11 @@ class Topology:
     def hosts(self) -> tuple[int, ...]:
         return tuple(range(len(self.nodes)))
 
+    @property
+    def fullest(self) -> int:
+        """Ranks of the node that has most."""
+        return max(len(node.gpus) for node in self.nodes)
+
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """Everything: `device` at the vertices, `link` at the edges."""
@@ -166,6 +171,10 @@ class Topology:
 
     def rank_classes(self) -> tuple[tuple[int, ...], ...]:
         """Ranks that no measurement could tell apart: equal GPUs in equal surroundings of equal nodes."""
+        return self._rank_classes
+
+    @cached_property
+    def _rank_classes(self) -> tuple[tuple[int, ...], ...]:
         same: dict[Hashable, int] = {}
         classes: dict[tuple[int, int, int], list[int]] = {}
 

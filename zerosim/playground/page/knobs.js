@@ -90,12 +90,16 @@ const number = (control, changed) => {
   slider.setAttribute("aria-label", `${control.label}, slider`);
   slider.hidden = stops.length === 0;
   const said = (value) => (control.unit && typeof value === "number" ? counted(value, control.unit) : control.unit);
-  const show = (value, meant = value) => {
-    input.value = value ?? "";
+  /** What a value means, round the box in which it may be being typed. */
+  const tell = (value, meant = value) => {
     input.placeholder = value === null && meant !== null && meant !== undefined ? String(meant) : "";
     unit.textContent = ended(value === null ? [said(meant), control.null].filter(Boolean).join(", ") : said(value));
     if (typeof meant === "number" && stops.length) slider.value = nearest(stops, meant);
     slider.setAttribute("aria-valuetext", said(meant) || String(meant));
+  };
+  const show = (value, meant = value) => {
+    input.value = value ?? "";
+    tell(value, meant);
   };
   slider.addEventListener("input", () => {
     show(stops[slider.valueAsNumber]);
@@ -105,7 +109,7 @@ const number = (control, changed) => {
   described(input, parts);
   parts.about.prepend(unit, " ");
   parts.box.append(parts.label, element("span", { className: "value" }, slider, input), parts.about, parts.wrong);
-  return { ...parts, input, slider, show, focused: () => document.activeElement === input };
+  return { ...parts, input, slider, show, tell, focused: () => document.activeElement === input };
 };
 
 const MAKERS = { choice, number, switch: toggle };

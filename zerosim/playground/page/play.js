@@ -1,16 +1,15 @@
 // The page: where the knobs stand, the question that this is, and the answer that is shown.
 //
-// Rules: what is shown is the answer to where the knobs stand, or it says that it is not. A newer question ends an older
-// one; answers that are not the newest are never shown. The address of the page carries all knobs (and the baseline's),
-// so that it restores them.
+// Rules: what is shown is the answer to where the knobs stand, or it says that it is not. A knob that turns ends the
+// question before it, whether the next one is asked already or not; answers to earlier ones are never shown. The
+// address of the page is that of what is shown and of the baseline, so that it restores them.
 (() => {
 "use strict";
 
-const { complain, element, items, knobs, short, show, typed } = window.play;
-const [SOON, TYPING, PATIENCE] = [30, 350, 300]; // ms: after a knob, after a key, before "computing…"
-const PIN = "pin.";
+const { ask, complain, element, items, knobs, link, short, show } = window.play;
+const [SOON, TYPING] = [30, 350]; // ms: after a knob, after a key
+const COMPUTING = "computing…";
 const by = (id) => document.getElementById(id);
-const page = crypto.randomUUID();
 
 const now = {
   begun: null, // what the server told first: controls, machines, where the knobs start
@@ -18,8 +17,9 @@ const now = {
   state: {}, // where they stand
   pinned: null, // the answer of the baseline
   answer: null, // the last answer
-  number: 0, // of the newest question
-  asking: null, // AbortController of it
+  number: 0, // of where the knobs stand: each turn has its own, and its question too
+  restored: 0, // links, and what the reader chose as baseline since: the last one is meant
+  asking: new AbortController(), // of the newest question
   timer: 0,
   view: null, // the timeline
   made: new Map(), // the knobs
@@ -27,38 +27,26 @@ const now = {
 
 // --- questions ---
 
-/** One question; its answer, or what is wrong as {wrong: [...]}; null where a newer one has come. */
-const ask = async (address, state, signal, name = page, number = now.number) => {
-  const body = JSON.stringify({ start: now.start, state, page: name, number });
-  const headers = { "Content-Type": "application/json" };
-  const told = await fetch(address, { method: "POST", headers, body, signal });
-  if (told.headers.get("Content-Type") !== "application/json") return told.blob();
-  const answer = await told.json();
-  return answer.superseded ? null : answer;
+/** The knobs stand elsewhere: what is shown is not theirs until they are answered. */
+const turned = (start, state) => {
+  clearTimeout(now.timer);
+  now.asking.abort();
+  Object.assign(now, { start, state, number: now.number + 1 });
+  said(COMPUTING, true);
 };
 
-const unreachable = "zerosim play does not answer: it has ended, or the machine is very busy.";
-
-/** Asks what the knobs say; only the newest answer is shown. */
+/** Asks what the knobs say; the answer is shown if they still stand there. */
 const play = async () => {
-  now.asking?.abort();
-  now.number += 1;
-  const [number, asking] = [now.number, new AbortController()];
-  now.asking = asking;
-  const waiting = setTimeout(() => said("computing…", true), PATIENCE);
+  clearTimeout(now.timer);
+  now.asking.abort();
+  now.asking = new AbortController();
+  const { number, start, state } = now;
   const since = performance.now();
-  try {
-    const answer = await ask("/play", now.state, asking.signal);
-    if (answer && number === now.number) settle(answer, since);
-  } catch (error) {
-    if (error.name !== "AbortError") settle({ wrong: [{ control: "", text: unreachable }] }, since);
-  } finally {
-    clearTimeout(waiting);
-  }
+  const answer = await ask("/play", { start, state, number }, "", now.asking.signal);
+  if (number === now.number && !answer.superseded) settle(answer, since);
 };
 
 const later = (delay) => {
-  clearTimeout(now.timer);
   now.timer = setTimeout(play, delay);
 };
 
@@ -66,6 +54,14 @@ const said = (text, busy = false) => {
   by("status").textContent = text;
   by("shown").setAttribute("aria-busy", String(busy));
 };
+
+/** Said beside; that what is shown is not what the knobs say stays said. */
+const noted = (text) => {
+  const busy = by("shown").getAttribute("aria-busy") === "true";
+  said(busy ? `${COMPUTING} ${text}` : text, busy);
+};
+
+const texts = (answer) => answer.wrong.map((each) => each.text).join(" ");
 
 // --- answers ---
 
@@ -82,7 +78,6 @@ const settle = (answer, since) => {
   now.answer = answer;
   draw();
   turn();
-  address();
   said(`Played and drawn in ${Math.round(performance.now() - since)} ms.`);
 };
 
@@ -93,18 +88,20 @@ const draw = () => {
   if (now.view) now.view.show(figures);
   else now.view = zerosim.timeline(by("timeline"), figures);
   by("unpin").hidden = !pinned;
+  document.querySelectorAll("[data-shown]").forEach((each) => { each.disabled = false; });
   by("get-deepspeed").disabled = !answer.deepspeed;
   by("get-deepspeed").title = answer.deepspeed ? "" : "Only ZeRO stages have one.";
+  history.replaceState(null, "", link.written(now.begun.start, answer.state, pinned?.state ?? null));
 };
 
 const named = (answer, before) => ({ ...answer.figure, title: `${before}${answer.figure.title}` });
 
 // --- knobs ---
 
+const FOLLOWING = { topology: { nodes: null, gpus: null, network: null }, nodes: { gpus: null } };
+
 const changed = (name, value, atOnce) => {
-  now.state = { ...now.state, [name]: value };
-  if (name === "topology") now.state = { ...now.state, nodes: null, gpus: null, network: null };
-  if (name === "nodes") now.state = { ...now.state, gpus: null };
+  turned(now.start, { ...now.state, [name]: value, ...FOLLOWING[name] });
   turn(name);
   later(atOnce ? SOON : TYPING);
 };
@@ -116,13 +113,14 @@ const meant = (name) => {
   return now.state[name] ?? known[name] ?? null;
 };
 
-/** All knobs to where the state says, but for one that is being typed in; those that do not belong are hidden. */
+/** All knobs to where the state says, but for the box that is being typed in; those that do not belong are hidden. */
 const turn = (busy = "") => {
   const machine = now.begun.machines[now.state.topology];
   for (const [name, knob] of now.made) {
     const { strategies } = knob.control;
     knob.box.hidden = strategies.length > 0 && !strategies.includes(now.state.strategy);
-    if (!(knob.focused?.() && (name === busy || busy === ""))) knob.show(now.state[name], meant(name));
+    const typing = knob.focused?.() && (name === busy || busy === "");
+    knob[typing ? "tell" : "show"](now.state[name], meant(name));
     if (name.startsWith("offload_")) knob.allow(machine?.tiers ?? []);
   }
   ported(machine);
@@ -138,73 +136,55 @@ const ported = (machine) => {
     : alone ? `${control.about} One node: nothing crosses it now.` : control.about;
 };
 
-// --- the address carries everything ---
+// --- links and baselines ---
 
-const asText = (value) => (value === null ? "" : String(value));
-
-const address = () => {
-  const words = new URLSearchParams({ start: now.start });
-  for (const [name, value] of Object.entries(now.state)) words.set(name, asText(value));
-  if (now.pinned) {
-    words.set("pinned", "yes");
-    for (const [name, value] of Object.entries(now.pinned.state)) {
-      if (value !== now.state[name]) words.set(PIN + name, asText(value));
-    }
-  }
-  history.replaceState(null, "", `#${words}`);
-};
-
-/** A value as its control has it. */
-const asValue = (name, text) => {
-  const control = now.begun.controls.find((each) => each.name === name);
-  if (control?.kind === "number") return typed(text, control);
-  return control?.kind === "switch" && ["true", "false"].includes(text) ? text === "true" : text;
-};
-
-/** Where the knobs stand by the address: {start, state, pinned}; what it does not say is as at the start. */
-const addressed = () => {
-  const words = [...new URLSearchParams(location.hash.slice(1))];
-  const told = words.filter(([name]) => !["start", "pinned"].includes(name));
-  const values = (wanted) => Object.fromEntries(told
-    .filter(([name]) => name.startsWith(PIN) === wanted)
-    .map(([name, text]) => [name.replace(PIN, ""), asValue(name.replace(PIN, ""), text)]));
-  const given = Object.fromEntries(words);
-  const state = { ...now.begun.state, ...values(false) };
-  return { start: given.start ?? now.begun.start, state, pinned: given.pinned ? { ...state, ...values(true) } : null };
-};
-
+/** The knobs and the baseline of the address; another link, or a baseline chosen since, ends this one's. */
 const restore = async () => {
-  const { start, state, pinned } = addressed();
-  Object.assign(now, { start, state, pinned: null });
+  const { start, state, pinned } = link.read(now.begun, location.hash);
+  turned(start, state);
   turn();
-  if (pinned) {
-    const answer = await ask("/play", pinned, undefined, `${page}-pinned`, now.number).catch(() => null);
-    now.pinned = answer?.wrong ? null : answer;
-  }
-  await play();
+  const { number } = now;
+  const restored = based(null);
+  const answer = pinned ? await ask("/play", { start, state: pinned, number }, "-pinned") : null;
+  if (restored !== now.restored) return;
+  if (answer?.wrong) lost(`The baseline of this link is left out: ${texts(answer)}`);
+  else if (answer?.figure) now.pinned = answer;
+  if (number === now.number) await play();
+  else if (now.answer) draw();
 };
 
-// --- buttons ---
+/** From now on this is the baseline; the number of this choice. */
+const based = (pinned) => {
+  Object.assign(now, { pinned, restored: now.restored + 1 });
+  lost("");
+  return now.restored;
+};
+
+/** Why there is no baseline although the link has one. */
+const lost = (text) => {
+  by("lost").hidden = !text;
+  by("lost").textContent = text;
+};
 
 const pin = () => {
-  now.pinned = now.answer;
+  based(now.answer);
   draw();
-  address();
-  said(now.pinned ? "Pinned: numbers are compared with these from now on." : "Unpinned.");
+  noted("Pinned: numbers are compared with these from now on.");
 };
 
 const unpin = () => {
-  now.pinned = null;
+  based(null);
   draw();
-  address();
-  said("Unpinned.");
+  noted("Unpinned.");
 };
 
 const reset = () => {
-  Object.assign(now, { start: now.begun.start, state: { ...now.begun.state } });
+  turned(now.begun.start, { ...now.begun.state });
   turn();
   play();
 };
+
+// --- buttons ---
 
 const dark = () => {
   const chosen = document.documentElement.dataset.theme;
@@ -218,30 +198,33 @@ const scheme = () => {
   otherScheme();
 };
 
-const link = async () => {
+const copied = async () => {
   try {
     await navigator.clipboard.writeText(location.href);
-    said("The link is in the clipboard.");
+    noted("The link is in the clipboard.");
   } catch {
-    said("The link is the address of this page.");
+    noted("The link is the address of this page.");
   }
 };
 
 /** A file of exactly what is shown. */
 const download = async (button) => {
   const kind = button.id.replace("get-", "");
-  const file = await ask(`/download/${kind}`, now.answer.state, undefined, `${page}-${kind}`).catch(() => null);
-  if (!(file instanceof Blob)) {
-    said(file?.wrong?.map((each) => each.text).join(" ") ?? unreachable);
+  const question = { start: now.begun.start, state: now.answer.state, number: now.number };
+  const { file, ...told } = await ask(`/download/${kind}`, question, `-${kind}`);
+  if (!file) {
+    if (told.wrong) noted(texts(told));
     return;
   }
   const url = URL.createObjectURL(file);
   element("a", { href: url, download: button.dataset.file }).click();
   URL.revokeObjectURL(url);
-  said(`${button.dataset.file}: ${short(file.size)} bytes.`);
+  noted(`${button.dataset.file}: ${short(file.size)} bytes.`);
 };
 
 // --- the start ---
+
+const BUTTONS = { pin, unpin, reset, link: copied, scheme };
 
 const begin = async () => {
   now.begun = await (await fetch("/start")).json();
@@ -249,11 +232,7 @@ const begin = async () => {
   by("told").hidden = now.begun.told.length === 0;
   items(by("told-list"), now.begun.told);
   now.made = knobs(by("knobs"), now.begun.controls, changed);
-  by("pin").addEventListener("click", pin);
-  by("unpin").addEventListener("click", unpin);
-  by("reset").addEventListener("click", reset);
-  by("link").addEventListener("click", link);
-  by("scheme").addEventListener("click", scheme);
+  for (const [id, act] of Object.entries(BUTTONS)) by(id).addEventListener("click", act);
   otherScheme();
   document.querySelectorAll("[data-file]").forEach((each) => each.addEventListener("click", () => download(each)));
   addEventListener("hashchange", restore);

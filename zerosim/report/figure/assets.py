@@ -17,6 +17,7 @@ PARTS = (
     "told.js",
     "rows.js",
     "memory.js",
+    "over.js",
     "panel.js",
     "filter.js",
     "looking.js",

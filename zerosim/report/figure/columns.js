@@ -1,17 +1,30 @@
 // Columns as report/figure/columns.py packs them: one number for all rows, a typed array in base64, or a few non-zeros.
 
 const ARRAYS = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array };
+const WIDE = 5; // bytes of a u40
 
 function unpacked(column, count) {
   if (typeof column === "number") return new Float64Array(count).fill(column);
   const [kind, ...content] = column;
-  return kind === "some" ? sparse(content, count) : typed(kind, content[0], count);
+  if (kind === "some") return sparse(content, count);
+  const bytes = decoded(content[0]);
+  return kind === "u40" ? wide(bytes, count) : new ARRAYS[kind](bytes.buffer, 0, count);
 }
 
-function typed(kind, text, count) {
+function decoded(text) {
   const raw = atob(text);
-  const bytes = Uint8Array.from({ length: raw.length }, (_, index) => raw.charCodeAt(index));
-  return new ARRAYS[kind](bytes.buffer, 0, count);
+  const bytes = new Uint8Array(raw.length);
+  for (let index = 0; index < raw.length; index += 1) bytes[index] = raw.charCodeAt(index);
+  return bytes;
+}
+
+/** Whole numbers of five bytes each. */
+function wide(bytes, count) {
+  const [values, view] = [new Float64Array(count), new DataView(bytes.buffer)];
+  for (let index = 0; index < count; index += 1) {
+    values[index] = view.getUint32(WIDE * index, true) + bytes[WIDE * index + 4] * 2 ** 32;
+  }
+  return values;
 }
 
 function sparse([where, what], count) {
@@ -23,8 +36,11 @@ function sparse([where, what], count) {
   return values;
 }
 
-/** Moments: ticks of which a step has 2^32 - 1. */
+/** Of a step of so many seconds. */
+const tickOf = (seconds) => seconds / (2 ** 40 - 1);
+
+/** Moments in ticks as seconds; equal ones stay equal. */
 function moments(column, count, seconds) {
-  const tick = seconds / (2 ** 32 - 1);
+  const tick = tickOf(seconds);
   return Float64Array.from(unpacked(column, count), (each) => each * tick);
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zerosim.report.figure.columns import lengths, moments
+from zerosim.report.figure.columns import moments, sizes
 from zerosim.timeline import Timeline
 from zerosim.views.memory import GPU, Curve, TierMemory
 
@@ -44,7 +44,7 @@ def _track(timeline: Timeline, tier: TierMemory, ranks: int, slices: int) -> dic
 def _curves(tier: TierMemory) -> Iterator[tuple[str, Curve]]:
     """What the tier is judged by first: allocated of a GPU, busy of the others."""
     if tier.tier == GPU:
-        yield "allocated", tier.allocated
+        yield "allocated + overhead" if tier.parts.get("overhead") else "allocated", tier.allocated
         yield "busy", tier.busy
         if tier.reserve:
             yield "reserved", tier.reserve.curve
@@ -54,7 +54,7 @@ def _curves(tier: TierMemory) -> Iterator[tuple[str, Curve]]:
 
 def _drawn(name: str, curve: Curve, step: float, slices: int) -> dict[str, Any]:
     short = thinned(curve, step, slices)
-    return {"name": name, "points": len(short.bytes), "at": moments(short.seconds, step), "bytes": lengths(short.bytes)}
+    return {"name": name, "points": len(short.bytes), "at": moments(short.seconds, step), "bytes": sizes(short.bytes)}
 
 
 def thinned(curve: Curve, step: float, slices: int = SLICES) -> Curve:

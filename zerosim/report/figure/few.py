@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerosim.report.figure.coarse import Boxes, Joined, Seconds, Whole, joined
-from zerosim.report.figure.columns import lengths, moments, whole
+from zerosim.report.figure.columns import moments, whole
 from zerosim.report.figure.kinds import KINDS, NUMBERS
 from zerosim.report.figure.spans import awaited, causes, columns, is_drawn, lanes, rows
 from zerosim.report.figure.words import Told, Words, named
@@ -40,13 +40,14 @@ def few(timeline: Timeline, rank_class: RankClass, words: Words, most: int) -> d
     return {
         "lanes": [words.text(title) for title in titles],
         **columns(timeline, rank_class, first),
-        "length": lengths(groups.end - groups.start),
-        "waited": lengths(np.where(alone, waited, 0.0)),
+        "end": moments(groups.end, timeline.makespan),
+        "waited": moments(np.where(alone, waited, 0.0), timeline.makespan),
         "row": whole(np.where(alone, told, several)),
         "number": whole(np.where(alone, [each.number for each in names], groups.counts + 1)),
         "cause": whole(_causes(step, spans, groups, numbers)),
+        "op": whole(first),
         "count": whole(groups.counts),
-        "busy": lengths(np.where(alone, 0.0, groups.busy)),
+        "busy": moments(np.where(alone, 0.0, groups.busy), timeline.makespan),
         "hosted": _hosted(timeline, rank_class, most // ASIDE),
         "of": len(step.ops),
     }
@@ -150,11 +151,11 @@ def thinned_bands(named_bands: Mapping[str, tuple[Seconds, Seconds]], most: int,
     some = np.flatnonzero(end > start)
     kind, start, end = kind[some], start[some], end[some]
     found = joined(Boxes(np.zeros(len(some), dtype=np.int64), kind, start, end, end - start), most)
-    busy = {"busy": lengths(np.where(found.counts == 1, 0.0, found.busy))} if len(found.first) < len(some) else {}
+    busy = {"busy": moments(np.where(found.counts == 1, 0.0, found.busy), step)} if len(found.first) < len(some) else {}
     return {
         "count": len(found.first),
         "start": moments(found.start, step),
-        "length": lengths(found.end - found.start),
+        "end": moments(found.end, step),
         "kind": whole(found.kind),
         "ops": whole(found.counts),
         **busy,

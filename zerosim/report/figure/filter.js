@@ -55,8 +55,8 @@ class Filter {
         const { marks } = each.sets.at(-1);
         for (let index = 0; index < marks.count; index += 1) {
           if (!matching[number](marks.kind[index], marks.op[index])) continue;
-          found.ops += 1;
-          found.seconds += lengthOf(marks, index);
+          found.ops += panel.ranks.count[marks.op[index]];
+          found.seconds += panel.ranks.worked(marks.op[index]);
         }
       });
       return found;

@@ -44,7 +44,7 @@ class Panel {
     this.over.tabIndex = 0;
     this.over.setAttribute("role", "application");
     this.over.setAttribute("aria-roledescription", "timeline");
-    const keys = "Arrow keys move, j and k go from op to op, question mark for all keys.";
+    const keys = "Arrow keys move, j and k go to the next and previous op, question mark for all keys.";
     this.over.setAttribute("aria-label", `Timeline of ${this.figure.title}. ${keys}`);
   }
 
@@ -55,12 +55,17 @@ class Panel {
     this.rows = rowsOf(this.figure, this.ranks);
     this.height = placed(this.rows, AXIS) + 4;
     const { seconds, ranks } = this.figure;
-    const facts = [units.seconds(seconds), counted(this.ranks.ops, "op"), ranks.length > 1 ? "" : ranks[0].label];
+    const facts = [units.seconds(seconds), countedOps(this.ranks), ranks.length > 1 ? "" : ranks[0].label];
     const first = this.view.panels[0] ?? this; // none is there while this one is made first
     const ratio = first === this ? NaN : seconds / first.figure.seconds;
     const times = Number.isFinite(ratio) ? general(ratio) : "";
     if (times) facts.push(times === "1" ? "as long as the first" : `${times} times the first`);
     this.about.textContent = facts.filter((each) => each).join(", ");
+  }
+
+  /** The part that has the keyboard's focus, by its name here; "" where none has. */
+  focused() {
+    return ["over", "choice"].find((part) => this[part] === document.activeElement) ?? "";
   }
 
   /** Pixels that the titles of rows need. */
@@ -119,65 +124,9 @@ class Panel {
     if (close) pen.words("zoom in to see layers", scale.left + 6, close.top + 11, "left", "quiet");
   }
 
-  /** The cursor, what is chosen, and the op that it waited for. */
+  /** Only what follows the pointer and the keys. */
   drawOver() {
-    const context = sized(this.over, this.view.width, this.height);
-    const [scale, inks] = [this.scale(), this.view.inks];
-    const { selection, looking: { cursor, hovered, focus } } = this.view;
-    context.font = FONT;
-    if (selection) this.drawSelection(context, scale, selection);
-    if (cursor !== null && cursor >= scale.start && cursor <= scale.end) this.drawCursor(context, scale, cursor);
-    [hovered, focus].forEach((spot) => {
-      if (spot?.panel === this && spot.index >= 0) this.drawSpot(context, scale, inks, spot, spot === focus);
-    });
-  }
-
-  drawCursor(context, scale, cursor) {
-    context.fillStyle = this.view.inks.tone("cursor");
-    context.fillRect(scale.x(cursor), AXIS - 4, 1, this.height - AXIS);
-    this.rows.filter((each) => each.track).forEach(({ track, top, height }) => {
-      const level = levelAt(track.curves[0], cursor);
-      context.beginPath();
-      context.arc(scale.x(cursor) + 0.5, top + height - (level / track.ceiling) * height, 3, 0, 2 * Math.PI);
-      context.fill();
-    });
-  }
-
-  drawSelection(context, scale, { from, to }) {
-    const [left, right] = [scale.x(Math.min(from, to)), scale.x(Math.max(from, to))];
-    context.fillStyle = this.view.inks.tone("selection");
-    context.fillRect(left, AXIS - 4, right - left, this.height - AXIS);
-    context.fillStyle = this.view.inks.tone("text");
-    context.textAlign = "center";
-    context.fillText(units.seconds(Math.abs(to - from)), (left + right) / 2, AXIS + 10);
-  }
-
-  drawSpot(context, scale, inks, spot, strong) {
-    const { row: each, set, index } = spot;
-    const cut = (x) => Math.min(Math.max(x, scale.left - 2), scale.left + scale.width + 2);
-    const [left, right] = [cut(scale.x(set.marks.start[index])), cut(scale.x(set.marks.end[index]))];
-    context.strokeStyle = inks.tone("focus");
-    context.lineWidth = strong ? 2.5 : 1.5;
-    context.strokeRect(left - 1, each.top - 1, Math.max(right - left, 2) + 2, each.height + 2);
-    const op = set.marks.op[index];
-    if (each.what === "lane" && op >= 0 && this.ranks.cause[op]) this.drawCause(context, scale, each, op, cut);
-  }
-
-  /** From the end of the op that was waited for to the moment it made the other ready. */
-  drawCause(context, scale, each, op, cut) {
-    const cause = op - this.ranks.cause[op];
-    const lane = this.figure.given.texts[this.ranks.told(cause, "lane")];
-    const other = this.rows.find((known) => known.what === "lane" && known.title === lane);
-    if (!other) return;
-    const [begun, from] = [cut(scale.x(this.ranks.start[cause])), cut(scale.x(this.ranks.end(cause)))];
-    const to = cut(scale.x(this.ranks.ready(op)));
-    context.beginPath();
-    context.moveTo(from, other.top + other.height / 2);
-    context.lineTo(to, each.top + each.height / 2);
-    context.setLineDash([4, 3]);
-    context.stroke();
-    context.setLineDash([]);
-    context.strokeRect(begun, other.top, Math.max(from - begun, 2), other.height);
+    drawOver(this, sized(this.over, this.view.width, this.height));
   }
 
   // --- what is where ---
@@ -221,9 +170,15 @@ class Panel {
     return lanes[place < 0 ? 0 : place + direction] ?? null;
   }
 
+  /** The row above or below, of those that have something to be gone through by keys. */
+  row(from, direction) {
+    const rows = this.rows.filter((each) => each.track || keyed(each));
+    return rows[rows.indexOf(from) + direction] ?? null;
+  }
+
   /** A spot by its lane and the number of its box. */
   spot(each, index) {
-    const set = each.sets.at(-1);
+    const set = keyed(each);
     return { panel: this, row: each, set, index, moment: (set.marks.start[index] + set.marks.end[index]) / 2 };
   }
 
@@ -235,6 +190,11 @@ class Panel {
     }
     return null;
   }
+}
+
+/** How many ops a class has, and whether neighbours are one box. */
+function countedOps({ ops, coarse, given }) {
+  return coarse ? `${counted(given.of, "op")}, neighbours joined to ${ops}` : counted(ops, "op");
 }
 
 /** An element with a class and text. */

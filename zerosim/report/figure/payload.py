@@ -15,7 +15,7 @@ import numpy as np
 from zerosim.report import bands, lanes
 from zerosim.report.bands import Band
 from zerosim.report.figure.coarse import Boxes, joined
-from zerosim.report.figure.columns import lengths, moments, whole
+from zerosim.report.figure.columns import moments, whole
 from zerosim.report.figure.curves import SLICES, tracks
 from zerosim.report.figure.few import ASIDE, few, thinned_bands
 from zerosim.report.figure.kinds import NUMBERS, kinds
@@ -27,7 +27,7 @@ from zerosim.timeline import Timeline
 from zerosim.views.holders import slowest_of_each
 from zerosim.views.memory import TierMemory, memory
 
-MOST = 40_000  # boxes in a figure, about 1.1 MB
+MOST = 40_000  # boxes in a figure, about 1.3 MB
 LEAST = 3_000  # boxes of a class that is drawn: about one a pixel of the screen and lane
 Tiers = Mapping[str, TierMemory]
 
@@ -128,7 +128,7 @@ def _layers(found: Sequence[Band], step: float, most: int) -> dict[str, Any]:
         "layer": whole(layer[groups.order[groups.first]]),
         "last": whole(layer[groups.order[groups.first + groups.counts - 1]]),
         "start": moments(groups.start, step),
-        "length": lengths(groups.end - groups.start),
+        "end": moments(groups.end, step),
     }
 
 

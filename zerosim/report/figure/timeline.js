@@ -1,7 +1,8 @@
 // The view: one window of time for all its panels, one filter, one op that is chosen. Everything is made inside the
 // element that was handed over; nothing outside it is touched, and nothing is drawn but in a frame of the browser.
 
-const CLOSEST = 2e-7; // of the step: the narrowest window, a hundred ticks of the columns
+const CLOSEST = 2e-7; // of the step: the narrowest window, two hundred thousand ticks of the columns
+const SNAP = 1e-9; // of the step: so near to an edge is at it
 
 class View {
   constructor(element, figures) {
@@ -43,6 +44,7 @@ class View {
 
   load(figures) {
     const kept = this.panels.map((panel) => panel.ranks.name);
+    const focused = this.panels.map((panel) => panel.focused());
     this.kinds = figures[0]?.kinds ?? [];
     this.inks.kinds = this.kinds;
     this.panels = [];
@@ -54,6 +56,7 @@ class View {
     });
     this.seconds = Math.max(...this.panels.map((panel) => panel.figure.seconds), 1e-9);
     this.area.replaceChildren(...this.panels.map((panel) => panel.element));
+    focused.forEach((part, number) => { if (part) this.panels[number]?.[part].focus({ preventScroll: true }); });
     this.selection = null;
     this.looking.forget();
     this.looking.hideTip();
@@ -76,7 +79,9 @@ class View {
     const middle = (start + end) / 2;
     let from = slide || end - start < least ? middle - wide / 2 : start;
     from = Math.min(Math.max(from, 0), this.seconds - wide);
+    if (from < SNAP * this.seconds) from = 0;
     this.window = { start: from, end: slide ? from + wide : Math.min(Math.max(end, from + wide), this.seconds) };
+    if (this.window.end > this.seconds * (1 - SNAP)) this.window.end = this.seconds;
     this.ask();
   }
 
@@ -160,8 +165,9 @@ class View {
     this.zoom(this.window.start + seconds, this.window.end + seconds, true);
   }
 
-  select(from, to) {
-    this.selection = { from, to };
+  /** Marks {from, to}, or nothing. */
+  select(selection) {
+    this.selection = selection;
     this.panels.forEach((panel) => panel.drawOver());
   }
 

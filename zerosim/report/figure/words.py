@@ -7,6 +7,7 @@ it, so that the forty layers of a model share one row. What a row tells of an op
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 _NUMBER = re.compile(r"(?<![\w])(?:0|[1-9]\d{0,8})(?![\w])")
@@ -56,8 +57,9 @@ class Words:
         return self.rows.setdefault(row, len(self.rows))
 
 
+@lru_cache(1 << 16)
 def named(name: str) -> Named:
-    """The parts of a name."""
+    """The parts of a name: those of one step are met again in the next."""
     found = _NUMBER.search(name)
     if found is None:
         return Named(name, "", 0)

@@ -6,7 +6,6 @@ shares are computed. The same inputs give the same bytes: no date, no name of a 
 """
 
 from zerosim.report.page.document import LIMIT, render, style
-from zerosim.report.page.sections import sections
 from zerosim.report.page.shown import Origin, Said, Shown
 
-__all__ = ["LIMIT", "Origin", "Said", "Shown", "render", "sections", "style"]
+__all__ = ["LIMIT", "Origin", "Said", "Shown", "render", "style"]

@@ -83,7 +83,8 @@ def _differences(shown: Sequence[Shown]) -> Markup:
         return Markup()
     rows = [Row((path, *values)) for path, values in differing([each.settings for each in shown])]
     if not rows:
-        return element("p", "Nothing but their titles.")
+        alike = len({comparison.title(each.summary) for each in shown}) == 1
+        return element("p", "Nothing." if alike else "Nothing but their titles.")
     return table([Column("setting"), *(Column(letter) for letter in letters(shown))], rows)
 
 

@@ -1,7 +1,7 @@
 """What a summary says, section by section: the words of the screen (`report.text`) as tables and bars.
 
 Rule: everything that the summary holds is told, long lists folded; a section without anything to tell is left out. No
-number is computed but shares. Functions of the Summary alone, so that the playground shows the same.
+number is computed but shares. Functions of the Summary alone: the playground shows the same.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from zerosim.errors import Finding
 from zerosim.report import sentences
 from zerosim.report.calibration import measured
-from zerosim.report.page.drawing import folded, inks, listed
+from zerosim.report.page.drawing import folded, listed
 from zerosim.report.page.held import memory
 from zerosim.report.page.markup import Markup, element, joined
-from zerosim.report.page.section import SIGNS, TOP, Section, cards, shown
+from zerosim.report.page.section import SIGNS, Section, cards, shown
 from zerosim.report.page.spent import stalls, time
 from zerosim.report.page.used import bill, collectives, resources, sharing, stages
 from zerosim.report.words import share
@@ -22,13 +22,7 @@ from zerosim.units import show_count, show_flops, show_seconds, show_share
 from zerosim.views.recorded import Answer
 from zerosim.views.summary import Summary
 
-__all__ = ["assumptions", "finding", "findings", "headline", "sections", "shown", "told"]
-
-
-def sections(summary: Summary, level: int = TOP) -> str:
-    """Headline, findings, time, waits and memory as one fragment, with the inks that its bars need."""
-    chosen = (headline, findings, time, stalls, memory)
-    return joined([inks(), *shown((part(summary) for part in chosen), level)])
+__all__ = ["assumptions", "finding", "findings", "headline", "shown", "told"]
 
 
 def told(summary: Summary) -> Iterator[Section]:
