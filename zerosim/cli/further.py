@@ -40,7 +40,7 @@ def further(scenario: Scenario, summary: Summary, changes: Sequence[str]) -> Ite
     limit = _limit(scenario, summary)
     if limit:
         label, path = limit
-        yield Said(f"The least rate of what limits it most ({label}) for a step at most 10 % longer than with a free one:",
+        yield Said(f"The least rate of what limits it most ({label}) for at most 10 % more than with a free one:",
                    shlex.join(["zerosim", "require", *same, "--resource", path, "--slowdown", SLOWDOWN]))  # fmt: skip
 
 

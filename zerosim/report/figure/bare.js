@@ -13,7 +13,8 @@ function toldBare(ranks, marks, index) {
   const [start, end] = [marks.start[index], marks.end[index]];
   const { name, word } = ranks.figure.kinds[marks.kind[index]];
   const lines = name === "wait" ? waiting(ranks, start, end) : running(ranks, RUNNING[name], start, end);
-  return [...toldBand(word, marks, index), ...firstOf(lines), ended(ranks, end)];
+  const part = marks.share[index] < 1 ? [`several intervals, ${units.share(marks.share[index])} of it`] : [];
+  return [...toldBand(word, marks, index), ...part, ...firstOf(lines), ended(ranks, end)];
 }
 
 const firstOf = (lines) => (
@@ -67,8 +68,8 @@ function ended(ranks, moment) {
 }
 
 function cause(ranks, op) {
-  if (ranks.cause[op]) return `which waited for ${ranks.opName(op - ranks.cause[op])}`;
-  const held = ranks.given.awaited.find(([waiting]) => waiting === op);
+  if (ranks.cause[op]) return `which waited for ${ranks.causeName(op)}`;
+  const held = ranks.given.awaited?.find(([waiting]) => waiting === op);
   const since = held ? `, which had waited for ${ranks.opName(held[1])}` : "";
   return `as soon as the host${since}${since ? "," : ""} had issued it`;
 }

@@ -55,8 +55,8 @@ class Filter {
         const { marks } = each.sets.at(-1);
         for (let index = 0; index < marks.count; index += 1) {
           if (!matching[number](marks.kind[index], marks.op[index])) continue;
-          found.ops += 1;
-          found.seconds += lengthOf(marks, index);
+          found.ops += panel.ranks.count[marks.op[index]];
+          found.seconds += panel.ranks.worked(marks.op[index]);
         }
       });
       return found;
@@ -73,12 +73,13 @@ class Filter {
         found.intervals += count;
         found.seconds += seconds;
       };
-      const { wait, host } = panel.figure.number;
-      panel.ranks.given.exposed.sums.filter(([kind]) => kind !== wait).forEach((sum) => add(...sum)); // hidden ones too:
-      const sets = panel.rows.flatMap((each) => ({ host: each.sets, lane: each.sets.slice(0, -1) }[each.what] ?? []));
-      sets.forEach(({ marks }) => marks.kind.forEach((kind, index) => {
-        if (kind !== host) add(kind, 1, lengthOf(marks, index)); // the CPU's work is ops
-      }));
+      panel.ranks.given.exposed.sums.forEach((sum) => add(...sum));
+      const [{ host }, { coarse }] = [panel.figure.number, panel.ranks];
+      panel.rows.filter((each) => each.what === "host").flatMap((each) => each.sets).forEach(({ marks }) => {
+        marks.kind.forEach((kind, index) => { // the CPU's work is ops
+          if (kind !== host) add(kind, coarse ? marks.op[index] : 1, lengthOf(marks, index) * marks.share[index]);
+        });
+      });
       return found;
     });
   }

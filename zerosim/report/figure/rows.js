@@ -60,6 +60,9 @@ function exposedRow(ranks, marks) {
   return row("exposed", "exposed", [set], { legend: true });
 }
 
+/** The boxes of a row that keys go through: ops, not their waits; of the host its waits, where it has any. */
+const keyed = ({ sets }) => sets.findLast(({ marks }) => marks.count);
+
 /** A tier that holds the same all along needs little room. */
 function memoryRow(track) {
   const flat = track.curves.every((curve) => curve.bytes.length === 1);
@@ -147,6 +150,7 @@ class Pen {
     if (inks.open(kind)) {
       context.strokeStyle = inks.colour(kind);
       context.lineWidth = 1;
+      if (inks.kinds[kind].name === "hold") return this.held(x, y, width, high);
       context.setLineDash([3, 2]);
       if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
       else context.strokeRect(x, y + high / 2, width, 0);
@@ -155,6 +159,17 @@ class Pen {
     }
     context.fillStyle = inks.fill(context, kind);
     context.fillRect(x, y, width > 4 ? width - 0.6 : width, high); // a seam between neighbours of one kind
+  }
+
+  /** From one edge to the other: a stretch in which nothing is done. */
+  held(x, y, width, high) {
+    const { context } = this;
+    const [left, right, middle] = [x + 0.5, x + Math.max(width - 0.5, 0.5), y + high / 2];
+    context.beginPath();
+    context.moveTo(left, middle);
+    context.lineTo(right, middle);
+    if (width > 4) [left, right].forEach((edge) => { context.moveTo(edge, y + 2); context.lineTo(edge, y + high - 2); });
+    context.stroke();
   }
 
   band(kind, x, y, width, high, index) {

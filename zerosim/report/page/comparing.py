@@ -87,7 +87,8 @@ def _differences(shown: Sequence[Shown]) -> Iterator[Markup]:
     if found.differing:
         yield table(columns, [Row((path, *values)) for path, values in found.differing])
     elif not found.own:
-        yield element("p", "Nothing but their titles.")
+        alike = len({comparison.title(each.summary) for each in shown}) == 1
+        yield element("p", "Nothing differs." if alike else "Nothing differs but their titles.")
     for having, rows in found.own.items():
         who = " and ".join(names[index] for index in having) + (" has" if len(having) == 1 else " have")
         beside = "and " if found.differing else ""

@@ -30,8 +30,8 @@ WORDS: Mapping[str, str] = {
     "what needs them until it frees them.",
     "reserved": "bytes that PyTorch's allocator took from the GPU to hand out (torch.cuda.memory_reserved): allocated, "
     "and cached blocks.",
-    "busy memory": "what cannot be reused yet: ops that have not ended use it, while the host, which runs ahead, may have "
-    "freed it already. Where it is far ahead, that is more than what is allocated.",
+    "busy memory": "what cannot be reused yet: ops that have not ended use it, while the host, which runs ahead, may "
+    "have freed it already. Where it is far ahead, that is more than what is allocated.",
     "peak": "the most that was allocated at once, with the overhead of context and libraries: what has to fit.",
     "MFU": "FLOP that the model needs (nothing recomputed), over what the GPU could do in the step at its peak.",
 }
