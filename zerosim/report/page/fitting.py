@@ -7,7 +7,7 @@ no room for even that are the largest left out, the baseline last. What was chan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from zerosim.report.comparison import letter, title
@@ -15,6 +15,7 @@ from zerosim.report.figure import MOST, allotted, figure
 from zerosim.report.page.markup import embedded
 from zerosim.report.page.shown import Shown
 from zerosim.report.words import counted
+from zerosim.views.memory import TierMemory, memory
 
 Figure = dict[str, Any]
 SLACK = 0.95  # what is not an op takes room too
@@ -30,16 +31,23 @@ class Fitted(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
+class _Given(NamedTuple):
+    """What a figure is made of."""
+
+    answer: Shown
+    name: str
+    tiers: Mapping[str, TierMemory] | None
+
+
 def fitted(answers: Sequence[Shown], room: int) -> Fitted:
     """The figures of the answers in at most `room` bytes."""
     names = [_name(answers, index) for index in range(len(answers))]
-    figures = [_figure(each, name, MOST) for each, name in zip(answers, names, strict=True)]
+    given = [_Given(each, name, _tiers(each)) for each, name in zip(answers, names, strict=True)]
+    figures = [_figure(each, MOST) for each in given]
     sizes = [_size([known]) for known in figures]
     if sum(sizes) > room:
         share = allotted(sizes, max(room, 1))
-        figures = [
-            _smaller(answer, name, known, share) for answer, name, known in zip(answers, names, figures, strict=True)
-        ]
+        figures = [_smaller(each, known, share) for each, known in zip(given, figures, strict=True)]
     drawn, lost = dict(enumerate(figures)), []
     while drawn and _size(list(drawn.values())) > room:
         largest = max(drawn, key=lambda index: (index > 0, _size([drawn[index]])))
@@ -62,7 +70,7 @@ def _told(known: Figure) -> Iterator[str]:
         yield f"{known['title']}: {known['untold']}."
 
 
-def _smaller(answer: Shown, name: str, known: Figure, room: int) -> Figure:
+def _smaller(given: _Given, known: Figure, room: int) -> Figure:
     """With as many boxes as come near the room."""
     size, boxes = _size([known]), _boxes(known)
     most = boxes
@@ -70,7 +78,7 @@ def _smaller(answer: Shown, name: str, known: Figure, room: int) -> Figure:
         if size <= room or most <= FEWEST:
             break
         most = max(min(int(SLACK * boxes * room / size), most - 1), FEWEST)
-        known = _figure(answer, name, most)
+        known = _figure(given, most)
         size, boxes = _size([known]), _boxes(known)
     return known
 
@@ -79,8 +87,15 @@ def _boxes(known: Figure) -> int:
     return sum(part["ops"] for part in known["classes"])
 
 
-def _figure(answer: Shown, name: str, most: int) -> Figure:
-    return figure(answer.timeline, name, ranks_per_node=answer.ranks_per_node, most=most)
+def _figure(given: _Given, most: int) -> Figure:
+    answer = given.answer
+    return figure(answer.timeline, given.name, tiers=given.tiers, ranks_per_node=answer.ranks_per_node, most=most)
+
+
+def _tiers(answer: Shown) -> Mapping[str, TierMemory] | None:
+    """The view of its memory, which costs as much as the rest of a figure: once for all tries."""
+    known = any(step.buffers for step in answer.timeline.steps)
+    return memory(answer.timeline, answer.ranks_per_node) if known else None
 
 
 def _name(answers: Sequence[Shown], index: int) -> str:
