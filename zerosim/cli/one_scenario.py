@@ -17,7 +17,7 @@ import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
-from zerosim.cli.reporting import html_option, shown, shown_measured, write_page
+from zerosim.cli.reporting import check_files, html_option, shown, shown_measured, write_page
 from zerosim.errors import InputError, Problem, printable
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def run(
     """Play one step: how long, how much memory, what is exposed, why."""
     from zerosim.simulation import simulate
 
+    check_files(trace=trace, svg=svg, html=html)
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
@@ -159,6 +160,7 @@ def compare(
     """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
 
+    check_files(html=html)
     traces, drawing = _several(scenarios, changes), Drawing.asked(ranged, samples, seed)
     if traces and drawing:
         raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
