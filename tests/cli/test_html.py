@@ -11,7 +11,7 @@ from tests.documents import Document
 UNWRITABLE = {
     "through a file": ("small.yaml/a.html", "small.yaml/a.html: found a path that leads through a file"),
     "a folder": ("folder", "folder: found a folder; expected the name of a file"),
-    "no name": ("", ".: found a folder; expected the name of a file"),
+    "no name": ("", '--html: found ""; expected the name of a file'),
 }
 
 
@@ -90,3 +90,10 @@ def test_a_measured_step_has_a_page_alone_and_beside_a_scenario(small: Path) -> 
     assert titles[0] == "A  small"
     assert "(measured, " in titles[1]
     assert "What ran" in both.text
+
+
+def test_files_have_names_of_their_own(small: Path) -> None:
+    for name in ("", "-"):
+        assert ask("run", small, "--html", name).refused() == [f'--html: found "{name}"; expected the name of a file']
+    (same,) = ask("run", small, "--svg", "a.html", "--html", "./a.html").refused()
+    assert same == '--html: found "./a.html", as --svg; expected a file of its own'
