@@ -15,7 +15,7 @@ from zerosim.cli.further import further
 UNWRITABLE = {
     "through a file": ("small.yaml/a.html", "small.yaml/a.html: found a path that leads through a file"),
     "a folder": ("folder", "folder: found a folder; expected the name of a file"),
-    "no name": ("", ".: found a folder; expected the name of a file"),
+    "no name": ("", '--html: found ""; expected the name of a file'),
 }
 
 
@@ -114,3 +114,10 @@ def test_what_cannot_be_read_again_is_asked_nothing_more(small: Path) -> None:
     assert len(list(further(scenario, summary, ()))) == 4
     small.unlink()
     assert not list(further(scenario, summary, ()))
+
+
+def test_files_have_names_of_their_own(small: Path) -> None:
+    for name in ("", "-"):
+        assert ask("run", small, "--html", name).refused() == [f'--html: found "{name}"; expected the name of a file']
+    (same,) = ask("run", small, "--svg", "a.html", "--html", "./a.html").refused()
+    assert same == '--html: found "./a.html", as --svg; expected a file of its own'
