@@ -18,9 +18,9 @@ FLAGS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-u
 LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1:")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for the whole run; each test gets a page of its own."""
+    """One for a file, as Playwright keeps an event loop of its own while it is open; each test gets a page."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         lacking("no Chromium on this machine (apt-get install chromium)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from zerosim import InputError, Scenario, from_mapping, simulate
+from zerosim.spec import calibration
 from zerosim.studies.curves import Curve, Peak, Point, curve, curves
 from zerosim.studies.require import Wish, require
 from zerosim.studies.turned import Unit
@@ -66,6 +68,19 @@ def test_a_free_network_is_that_of_require() -> None:
     assert of_the_network().slowdown(of_the_network().points[0]) == pytest.approx(
         of_the_network().points[0].seconds / required.free_seconds - 1
     )
+
+
+def test_what_was_measured_at_todays_rates_is_left_out_and_told() -> None:
+    """Gathers of 1 GB/s are the scenario's own; a rate of the machine is turned without them, as in `require`."""
+    slow = calibration.Curve("all_gather", 16, 2, 50e-6, 1e9, 0.5, (2**20, 2**30), 0.01, "a.log")
+    measured = scenario().replace(calibration=calibration.Calibration("rack 7", (slow,)))
+    found, plain = curve(measured, PORTS, ["100 Gbps"]), simulate(scenario()).makespan
+    assert simulate(measured).makespan > 1.1 * plain
+    assert found.points[0].seconds == pytest.approx(plain, rel=1e-12)
+    assert found.notes == ("rack 7: measured at today's rates, and left out here but for the factors of GPUs",)
+    assert of_the_network().notes == ()
+    bucket = curve(measured, "reduce_bucket_size", ["50m"])
+    assert (bucket.points[0].seconds, bucket.notes) == (simulate(measured).makespan, ())  # no rate: nothing is left out
 
 
 def test_where_a_curve_comes_to_a_step_is_near_what_is_required() -> None:
@@ -145,6 +160,14 @@ def test_a_rate_is_enough_if_all_above_it_are() -> None:
     assert made([9, 5, 3], unit="elements").crossing(4) is None
 
 
+def test_without_a_resource_there_is_no_slowdown() -> None:
+    """9 s where a free network takes 1 are 8 more; a knob has no free one; a step may be nothing but messages."""
+    known = made([9, 5, 3])
+    assert known.slowdown(known.points[0]) == 8
+    assert replace(known, free_seconds=None).slowdown(known.points[0]) is None
+    assert replace(known, free_seconds=0.0).slowdown(known.points[0]) is None
+
+
 def test_what_does_not_fit_is_not_the_best() -> None:
     assert made([9, 5, 3]).best == made([9, 5, 3]).points[2]
     assert made([9, 5, 3], fits=False).best is None
@@ -162,6 +185,8 @@ def test_what_does_not_fit_is_not_the_best() -> None:
         (PORTS, ["25 GBs"], 'found "25 GBs"; expected a rate'),
         (PORTS, [0], "found 0; expected a rate above 0"),
         ("reduce_bucket_size", ["many"], 'found "many"; expected a count'),
+        ("nodes", [{"a": 1}], "found a mapping; expected one value, such as 4"),
+        ("nodes", [2, [1, 2]], "expected one value, such as 4"),
     ],
 )
 def test_what_is_asked_wrongly(path: str, values: list[Any], said: str) -> None:

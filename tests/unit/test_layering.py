@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "studies": BASICS | PAPERS | SEEING | {"strategies"},  # conform asks what is issued, and plays nothing
     "plot": BASICS | PAPERS | SEEING | {"studies"},
-    "playground": BASICS | PAPERS | SEEING | {"studies"},
+    "playground": BASICS | {"step", "simulation", "views", "report", "scenario", "spec"},  # one step, shown: no study
 }
 ANYTHING = {"__init__", "__main__", "cli"}  # the door
 TRADES = ("strategies", "costs", "engine", "views")

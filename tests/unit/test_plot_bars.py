@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from tests.pictures import drawn_by_hand
 from tests.plots import bars, entries, hatches, ys
 from tests.plots import words as written
 from tests.timelines import MB, host_optimizer, many, offloaded, tiny
@@ -41,8 +42,8 @@ def test_the_parts_of_a_bar_are_the_breakdown() -> None:
     assert names(ax) == ["tiny", "CPU"]
     assert bars(ax, "compute") == pytest.approx([20, 3])
     assert bars(ax, "exposed communication") == pytest.approx([5, 0])
-    assert bars(ax, "exposed copies") == pytest.approx([1, 0])
-    assert bars(ax, "CPU") == pytest.approx([0, 2])
+    assert bars(ax, "exposed transfer") == pytest.approx([1, 0])
+    assert bars(ax, "host compute") == pytest.approx([0, 2])
     assert bars(ax, "idle") == pytest.approx([1, 0])
     assert {"20 s", "27 s", "5 s", "3 s"} <= set(written(ax))
 
@@ -80,7 +81,7 @@ def test_the_parts_at_the_peak() -> None:
     for category, ink in HELD.items():
         assert bars(ax, ink.word) == [tier.parts[category]]
     assert bars(ax, "parameters") == [40 * MB]
-    assert bars(ax, "optimizer states") == [120 * MB]
+    assert bars(ax, "optimizer") == [120 * MB]
     assert written(ax)[-1] == "550 MB, does not fit"
     assert np.asarray(ax.lines[0].get_xdata()).tolist() == [500 * MB] * 2
     assert entries(figure)[-1] == "capacity"
@@ -100,7 +101,7 @@ def test_the_areas_of_memory_are_byte_seconds() -> None:
     figure = plot.memory(tiny())
     found, held = areas(figure.axes[0]), by_category(tiny())
     assert found["parameters"] == pytest.approx(27 * 40 * MB)  # which are there all the time
-    assert found["optimizer states"] == pytest.approx(27 * 120 * MB)
+    assert found["optimizer"] == pytest.approx(27 * 120 * MB)
     assert found["overhead"] == pytest.approx(27 * 50 * MB)
     lasting = np.diff(np.append(held.seconds, 27.0))
     for category, ink in HELD.items():
@@ -169,7 +170,7 @@ def test_the_bill_of_seven_billion_on_eight() -> None:
     assert names(ax) == ["stage 0 (DDP)", "stage 1", "stage 2", "stage 3"]
     assert bars(ax, "parameters") == [14 * GB, 14 * GB, 14 * GB, 14 * GB / 8]
     assert bars(ax, "gradients") == [14 * GB, 14 * GB, 14 * GB / 8, 14 * GB / 8]
-    assert bars(ax, "optimizer states") == [84 * GB, 84 * GB / 8, 84 * GB / 8, 84 * GB / 8]
+    assert bars(ax, "optimizer") == [84 * GB, 84 * GB / 8, 84 * GB / 8, 84 * GB / 8]
     assert written(ax)[-4:] == ["112 GB", "38.5 GB", "26.25 GB", "14 GB"]
     assert {tuple(np.asarray(each.get_xdata())) for each in ax.lines} == {(80e9, 80e9)}
 
@@ -179,7 +180,7 @@ def test_the_bill_with_the_optimizer_in_host_memory() -> None:
     ax = plot.ledger(7e9, 8, offload=True).axes[0]
     assert names(ax)[4:] == ["stage 1 + offload", "stage 2 + offload", "stage 3 + offload"]
     assert bars(ax, "gradients")[4:] == [14 * GB, 0, 0]
-    assert bars(ax, "optimizer states")[4:] == [0, 0, 0]
+    assert bars(ax, "optimizer")[4:] == [0, 0, 0]
     assert written(ax)[-1] == "1.75 GB + 126 GB of DRAM"
 
 
@@ -206,6 +207,12 @@ def test_a_port_is_shared_by_the_gpus_of_a_node() -> None:
     assert "1.562 GB/s (1 port of 100 Gb/s)" in written(ax)
     assert ax.get_xscale() == "log"
     assert max(ax.get_xticks()) <= 2.1e12
+
+
+def test_memory_has_a_rung_whatever_it_is_called() -> None:
+    """One DRAM, "mem", of 200 GB/s for two GPUs; a node of another kind beside it."""
+    tiers = {tier.name: tier for tier in bandwidths(drawn_by_hand())}
+    assert (tiers["DRAM"].number, tiers["DRAM"].rate, tiers["DRAM"].per_gpu) == (1, 200 * GB, 100 * GB)
 
 
 def test_a_machine_without_a_network_or_drives_has_fewer_rungs() -> None:

@@ -112,6 +112,27 @@ def test_unequal_batches_are_compared_by_tokens() -> None:
     assert not any(entry.startswith("best") for entry in entries(by_step))
 
 
+def test_a_note_of_a_curve_is_on_the_figure() -> None:
+    """Once, however many curves have it; above the entries, which stay the same; in lines that have room."""
+    note = "rack 7: measured at today's rates, and left out here but for the factors of GPUs"
+    alone, noted = plot.knob(usual()), plot.knob(replace(usual(), notes=(note,)))
+    assert notes(alone) == ""
+    assert notes(noted).split() == note.split()
+    assert entries(noted) == entries(alone)
+    assert noted.get_size_inches()[1] > alone.get_size_inches()[1]
+    both = [replace(network(label, 10), notes=(note,)) for label in ("ZeRO-3", "ZeRO++")]
+    assert notes(plot.network(both)).split() == note.split()
+    assert "\n" in notes(plot.network(both, width=3.4))
+    beside = plot.network(both, ax=Figure(layout="constrained").subplots()).axes[0].get_legend()
+    assert beside is not None
+    assert beside.get_title().get_text().split() == note.split()
+
+
+def notes(figure: Figure) -> str:
+    (legend,) = figure.legends
+    return legend.get_title().get_text()
+
+
 def test_values_of_zero_have_no_logarithm() -> None:
     figure = plot.knob(buckets(point(0, 2), point(1e5, 3)))
     assert figure.axes[0].get_xscale() == "linear"

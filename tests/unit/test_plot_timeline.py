@@ -79,7 +79,7 @@ def test_kinds_have_the_colour_and_a_hatch_of_the_palette() -> None:
 def test_the_legend_has_what_is_in_the_picture_and_no_more() -> None:
     assert entries(plot.timeline(tiny())) == [
         "host issues", "waits", "matrix products", "memory-bound kernels", "all-gather", "reduce-scatter", "copies",
-        "exposed communication", "exposed copies",
+        "exposed communication", "exposed transfer",
     ]  # fmt: skip
     assert entries(plot.timeline(tiny(), lanes=["compute"])) == ["matrix products", "memory-bound kernels"]
 

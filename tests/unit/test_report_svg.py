@@ -79,11 +79,11 @@ def test_the_host_computes_or_waits() -> None:
     found = tooltips(svg.render(offloaded()))
     assert "the host computes adam: 3 s" in found
     assert "the host waits 8 s before it issues adam" in found
-    assert "exposed work of the CPU: 3 s, from 18 s" in found
-    assert [tip for tip in found if tip.startswith("exposed copies")] == [
-        "exposed copies: 9 s, from 9 s",
-        "exposed copies: 1 s, from 21 s",
-        "exposed copies: 500 ms, from 22.5 s",
+    assert "host compute: 3 s, from 18 s" in found
+    assert [tip for tip in found if tip.startswith("exposed transfer")] == [
+        "exposed transfer: 9 s, from 9 s",
+        "exposed transfer: 1 s, from 21 s",
+        "exposed transfer: 500 ms, from 22.5 s",
     ]
 
 
@@ -95,7 +95,7 @@ def test_each_op_has_a_tooltip_that_explains_it() -> None:
     assert [tip for tip in found if tip.startswith("exposed")] == [
         "exposed communication: 2 s, from 0 s",
         "exposed communication: 3 s, from 20 s",
-        "exposed copies: 1 s, from 26 s",
+        "exposed transfer: 1 s, from 26 s",
     ]
     assert "backward: 15 s, from 8 s" in found
 
@@ -170,7 +170,7 @@ def legend(picture: str) -> list[list[str]]:
 
 def test_the_legend_tells_what_the_cpu_does_alone_and_has_no_line_of_one() -> None:
     (line,) = legend(svg.render(offloaded()))
-    assert line[-3:] == ["CPU", "exposed copies", "exposed work of the CPU"]
+    assert line[-3:] == ["CPU", "exposed transfer", "host compute"]
     for width in (500, 700, 900):
         lines = legend(svg.render(offloaded(), width=width))
         assert [word for each in lines for word in each] == line

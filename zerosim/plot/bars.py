@@ -192,24 +192,13 @@ def _bars(
         sizes = [bar.parts.get(name, 0.0) for bar in bars]
         if not any(sizes):
             continue
-        look = paint(ink)
-        drawn = ax.barh(range(len(bars)), sizes, left=reached, height=THICK, label=ink.word, **look.keywords)
-        texts = [show(size) if LETTER * (len(show(size)) + 2) < 0.7 * points * size / most else "" for size in sizes]
-        rim = {"facecolor": look.face, "edgecolor": "none", "pad": 0.8}
-        ax.bar_label(
-            drawn, texts, label_type="center", fontsize=WRITTEN, color="white" if look.dark else "black", bbox=rim
+        _part(
+            ax, reached, sizes, ink, [show(size) if _roomy(show(size), points * size / most) else "" for size in sizes]
         )
         if max(sizes) > SEEN * most:
-            entries.append(look.swatch(ink.word))
+            entries.append(paint(ink).swatch(ink.word))
         reached = [sum(pair) for pair in zip(reached, sizes, strict=True)]
-    for place, bar in enumerate(bars):
-        beside: dict[str, Any] = {
-            "xytext": (4, 0),
-            "textcoords": "offset points",
-            "va": "center",
-            "size": WRITTEN + 0.5,
-        }
-        ax.annotate(bar.told, (bar.whole, place), path_effects=[RIM], zorder=5, **beside)
+    _ends(ax, bars)
     if any(bar.limit for bar in bars):
         entries.append(_limits(ax, bars))
     ax.set_yticks(range(len(bars)), [bar.label for bar in bars])
@@ -218,6 +207,27 @@ def _bars(
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x")
     return entries
+
+
+def _part(ax: Axes, reached: Sequence[float], sizes: Sequence[float], ink: Ink, texts: Sequence[str]) -> None:
+    """One part of all bars, with what is written on it."""
+    look = paint(ink)
+    drawn = ax.barh(range(len(sizes)), sizes, left=reached, height=THICK, label=ink.word, **look.keywords)
+    rim = {"facecolor": look.face, "edgecolor": "none", "pad": 0.8}
+    letters = "white" if look.dark else "black"
+    ax.bar_label(drawn, texts, label_type="center", fontsize=WRITTEN, color=letters, bbox=rim)
+
+
+def _roomy(text: str, points: float) -> bool:
+    """Whether a part so wide has room for it."""
+    return LETTER * (len(text) + 2) < 0.7 * points
+
+
+def _ends(ax: Axes, bars: Sequence[_Bar]) -> None:
+    """What stands at the end of each bar."""
+    beside: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "size": WRITTEN + 0.5}
+    for place, bar in enumerate(bars):
+        ax.annotate(bar.told, (bar.whole, place), path_effects=[RIM], zorder=5, **beside)
 
 
 def _limits(ax: Axes, bars: Sequence[_Bar]) -> Artist:

@@ -22,6 +22,7 @@ from zerosim.plot.inks import FAINT, PAINTS
 from zerosim.report.bands import Band
 from zerosim.report.lanes import Lane, Scale
 from zerosim.report.marks import FINEST, FONT, Mark, fits, fitting, joined
+from zerosim.report.palette import BANDS
 from zerosim.units import show_seconds
 
 LETTERS = 6.5  # points
@@ -129,8 +130,8 @@ def _phases(ax: Axes, phases: Sequence[Band], window: Window) -> None:
         left, right = max(band.start, window.start), min(band.end, window.end)
         if right <= left:
             continue
-        colours = {"facecolor": PAINTS[("even", "odd")[number % 2]].face, "linewidth": 0}
-        ax.broken_barh([(left, right - left)], (0.0, BAND), **colours)
+        ground = BANDS[number % len(BANDS)].mixed
+        ax.broken_barh([(left, right - left)], (0.0, BAND), facecolor=ground, linewidth=0)
         told = (f"{band.label} {show_seconds(band.end - band.start)}", band.label)
         pixels = (right - left) * window.per_second
         words = next((each for each in told if fits(each, pixels)), "")

@@ -1,6 +1,6 @@
 """How matplotlib draws what `report.palette` says: fill, hatch and swatch of each kind.
 
-Rule: no colour of a kind of work stands here. A hatch has the colour of the edge, which itself has no width.
+Rule: no colour of what `palette` knows stands here. A hatch has the colour of the edge, which itself has no width.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from zerosim.report.palette import BARE, INKS, LIMIT, Hatch, Ink
+from zerosim.report.palette import BARE, INKS, LIMIT, TONES, Hatch, Ink
 
 HATCHES: Mapping[Hatch, str] = {
     "plain": "",
@@ -25,10 +25,10 @@ HATCHES: Mapping[Hatch, str] = {
     "level": "----",
     "dotted": "....",
     "grid": "+++",
+    "ringed": "ooo",
 }
-ON_DARK, ON_LIGHT = (1.0, 1.0, 1.0, 0.45), (0.0, 0.0, 0.0, 0.4)
 RIM = withStroke(linewidth=3.0, foreground=(1.0, 1.0, 1.0, 0.8))  # of letters and lines, against what is behind them
-GREY, FAINT, INK = "#888888", "#F2F2F2", "#222222"
+FAINT, INK = "#F2F2F2", "#222222"
 
 
 class Paint(NamedTuple):
@@ -69,13 +69,13 @@ def limit(ax: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 
 def paint(ink: Ink) -> Paint:
     """The paint of an ink."""
-    return Paint(ink.colour, ON_DARK if ink.dark else ON_LIGHT, HATCHES[ink.hatch], dark=ink.dark)
+    return Paint(ink.colour, ink.line.mixed, HATCHES[ink.hatch], dark=ink.dark)
 
 
 PAINTS: Mapping[str, Paint] = {
-    "issue": Paint("#555555", "none", dark=True),
-    "wait": Paint("none", GREY, width=0.6, dashed=True),
-    "even": Paint("#C9C9C9", "none"),
-    "odd": Paint("#E2E2E2", "none"),
+    "issue": Paint(TONES["issue"].light, "none", dark=True),
+    "wait": Paint("none", TONES["wait"].light, width=0.6, dashed=True),
+    "even": Paint(TONES["even"].light, "none"),
+    "odd": Paint(TONES["odd"].light, "none"),
     **{name: paint(ink) for name, ink in {**INKS, **BARE}.items()},
 }

@@ -45,34 +45,43 @@ def network(
     """Steps over the rate of a network, a line for each strategy: how many times the step with a free network
     (`slowdown`), or seconds (`step`). `target`: where each line comes to it, 0.1 for 10 % longer, or seconds; about,
     as between points nothing was played."""
-    wrong = [each.path for each in curves if not each.network]
-    if wrong or not curves:
-        found = f"a curve over {wrong[0]}" if wrong else "no curve"
-        raise InputError([Problem("plot.network", "curves", found, "curves over the rate of a network")])
+    _check(curves)
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         looks = zip(cycle(LINES), cycle(MARKERS), cycle(STROKES), strict=False)
         entries = [_strategy(on, curve, of, target, look) for curve, look in zip(curves, looks, strict=False)]
         if target is not None:
-            level = target if of == "step" else 1 + target
-            told = show_seconds(target) if of == "step" else f"{show_share(target)} longer"
-            on.axhline(level, color=INK, linestyle="--", linewidth=0.8, label="target", zorder=1)
-            entries.append(stroke(f"target: {told}", color=INK, linestyle="--", linewidth=0.8))
+            entries.append(_target(on, of, target))
         _rates(on, curves)
         _heights(on, curves, of)
         on.grid(axis="both")
         paper.title(on, title)
-        lines = paper.legend(figure, entries, ax)
+        lines = paper.legend(figure, entries, ax, [note for curve in curves for note in curve.notes])
         if ax is None:
             figure.set_size_inches(width, HEIGHT + paper.LEGEND_LINE * lines)
         return figure
 
 
+def _check(curves: Sequence[Curve]) -> None:
+    wrong = [each.path for each in curves if not each.network]
+    if wrong or not curves:
+        found = f"a curve over {wrong[0]}" if wrong else "no curve"
+        raise InputError([Problem("plot.network", "curves", found, "curves over the rate of a network")])
+
+
+def _target(ax: Axes, of: Of, target: float) -> Artist:
+    level = target if of == "step" else 1 + target
+    told = show_seconds(target) if of == "step" else f"{show_share(target)} longer"
+    look: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 0.8}
+    ax.axhline(level, label="target", zorder=1, **look)
+    return stroke(f"target: {told}", **look)
+
+
 def _strategy(ax: Axes, curve: Curve, of: Of, target: float | None, look: tuple[str, str, str]) -> Artist:
     """The line of a curve; its entry in the legend tells where it comes to the target."""
     colour, marker, dashes = look
-    by = 1.0 if of == "step" else curve.free_seconds or 1.0
+    by = _one(curve, of)
     rates = [float(point.value or 0) for point in curve.points]
     heights = [point.seconds / by for point in curve.points]
     style: dict[str, Any] = {"color": colour, "linestyle": dashes, "marker": marker}
@@ -93,6 +102,11 @@ def _strategy(ax: Axes, curve: Curve, of: Of, target: float | None, look: tuple[
             words.append(f"about {show_rate(float(f'{8 * least:.2g}') / 8, bits=True)}")
             ax.plot([least], [seconds / by], marker="o", markersize=9, color=colour, markerfacecolor="none", zorder=5)
     return stroke(": ".join([words[0], ", ".join(filter(None, words[1:]))]).rstrip(": "), **style)
+
+
+def _one(curve: Curve, of: Of) -> float:
+    """The seconds that are 1 on the axis; a step of which a free network leaves nothing is shown in seconds."""
+    return 1.0 if of == "step" else curve.free_seconds or 1.0
 
 
 def _between(rates: Sequence[float], heights: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -119,7 +133,7 @@ def _heights(ax: Axes, curves: Sequence[Curve], of: Of) -> None:
         scales.seconds(ax, "y", most, "step")
         ax.set_ylim(0.0, 1.05 * most)
         return
-    most = max(1 + curve.slowdown(point) for curve in curves for point in curve.points)
+    most = max(point.seconds / _one(curve, of) for curve in curves for point in curve.points)
     ax.set_yscale("log")
     ax.yaxis.set_minor_locator(NullLocator())
     shown = [times for times in TIMES if times <= 1.1 * most and most < CLOSE.get(times, math.inf)]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import matplotlib as mpl
@@ -29,6 +30,8 @@ BESIDE = 26.0  # points left and right of axes and their names
 BESIDE_A_LEGEND = 0.75  # of the width of somebody's axes that is left to them
 GAP, LEAST = 8.0, 0.3  # points at the ends of words; of an axis that is left to bars
 FULL = 0.98  # of the width, which a legend may have
+NOTE = 7.0  # points of the letters of notes
+NOTE_BESIDE = 34  # letters in a line of notes beside axes
 STYLE: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
@@ -49,6 +52,7 @@ STYLE: Mapping[str, Any] = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "legend.fontsize": 7.5,
+    "legend.title_fontsize": NOTE,
     "legend.frameon": False,
     "legend.handlelength": 1.8,
     "legend.handleheight": 0.9,
@@ -150,20 +154,23 @@ def _whole(ax: Axes) -> Figure:
     return figure
 
 
-def legend(figure: Figure, handles: Sequence[Artist], ax: Axes | None = None) -> int:
+def legend(figure: Figure, handles: Sequence[Artist], ax: Axes | None = None, notes: Iterable[str] = ()) -> int:
     """The legend outside the axes, and how many lines it has: below them all, or at the right of `ax` where the figure
-    is somebody else's."""
+    is somebody else's. Notes, each once, stand above its entries."""
     if not handles:
         return 0
+    letters = NOTE_BESIDE if ax is not None else int(FULL * 72 * figure.get_figwidth() / LETTER)
+    told = [line for note in dict.fromkeys(notes) for line in wrap(note, letters)]
+    look: dict[str, Any] = {"handles": list(handles), "title": "\n".join(told), "alignment": "left"}
     if ax is not None:
-        ax.legend(handles=list(handles), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        ax.legend(**look, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return 0
     for lines in range(1, len(handles) + 1):
-        made = figure.legend(handles=list(handles), loc="outside lower left", ncols=-(-len(handles) // lines))
+        made = figure.legend(**look, loc="outside lower left", ncols=-(-len(handles) // lines))
         if made.get_window_extent().width <= FULL * figure.bbox.width or lines == len(handles):
             break
         made.remove()
-    return lines
+    return lines + len(told)
 
 
 def title(ax: Axes, text: str) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from zerosim.errors import InputError, Problem
 from zerosim.plot import paper, scales
-from zerosim.plot.inks import ON_DARK, PAINTS, stroke
+from zerosim.plot.inks import PAINTS, stroke
 from zerosim.report.palette import LINES
 from zerosim.report.words import counted
 from zerosim.spec.topology import Topology
@@ -34,7 +34,7 @@ def bandwidth(
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, AROUND + BAR * len(tiers))
         on = ax if ax is not None else figure.subplots()
-        look = PAINTS["matmul"]._replace(edge=ON_DARK)
+        look = PAINTS["matmul"]
         least = 10.0 ** (math.floor(math.log10(min(tier.per_gpu for tier in tiers))) - 0.5)
         most = max(max(tier.per_gpu, tier.rate) for tier in tiers)
         for place, tier in enumerate(tiers):

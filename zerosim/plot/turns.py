@@ -80,24 +80,25 @@ def knob(
     `of="tokens"` shows tokens a second, as is usual where batches differ; `parts=False` the step alone, on an axis that
     need not begin at 0.
     """
-    if not curve.points or tier not in curve.points[0].memory:
-        known = ", ".join(curve.points[0].memory) if curve.points else "no points"
-        raise InputError([Problem("plot.knob", "tier", f'"{tier}"', f"one of {known}")])
-    alike = _one_batch(curve)
-    of = of or ("step" if alike else "tokens")
+    _check(curve, tier)
+    of = of or ("step" if _one_batch(curve) else "tokens")
     with paper.style():
         figure = paper.picture(width, HEIGHT + BELOW)
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(HEIGHT, BELOW))
         scale = _Scale.of(curve)
         entries = _step(above, curve, scale, parts) if of == "step" else _tokens(above, curve, scale)
-        entries += [*_best(above, curve, scale, of)] if alike or of == "tokens" else []
-        entries += [*_today(above, curve, scale), *_unfit(above, curve, scale, of)]
-        entries += _peaks(below, curve, scale, tier)
+        entries += _marks(above, curve, scale, of) + _peaks(below, curve, scale, tier)
         _values(below, curve, scale, width)
         paper.title(above, curve.scenario if title is None else title)
-        lines = paper.legend(figure, entries)
+        lines = paper.legend(figure, entries, notes=curve.notes)
         figure.set_size_inches(width, HEIGHT + BELOW + paper.LEGEND_LINE * lines)
         return figure
+
+
+def _check(curve: Curve, tier: str) -> None:
+    if not curve.points or tier not in curve.points[0].memory:
+        known = ", ".join(curve.points[0].memory) if curve.points else "no points"
+        raise InputError([Problem("plot.knob", "tier", f'"{tier}"', f"one of {known}")])
 
 
 def _one_batch(curve: Curve) -> bool:
@@ -151,6 +152,12 @@ def _tokens(ax: Axes, curve: Curve, scale: _Scale) -> list[Artist]:
 
 def _height(point: Point, of: Of) -> float:
     return point.seconds if of == "step" else point.tokens_per_second
+
+
+def _marks(ax: Axes, curve: Curve, scale: _Scale, of: Of) -> list[Artist]:
+    """The best, where steps can be compared, today's and what does not fit."""
+    best = _best(ax, curve, scale, of) if of == "tokens" or _one_batch(curve) else ()
+    return [*best, *_today(ax, curve, scale), *_unfit(ax, curve, scale, of)]
 
 
 def _best(ax: Axes, curve: Curve, scale: _Scale, of: Of) -> Iterator[Artist]:

@@ -1,7 +1,10 @@
-"""Colour, hatch and word of each kind of work. Colours alone never tell kinds apart: each has its own hatch too.
+"""Colour, hatch and word of each kind of work, and of each part of a step and of memory: one of each, everywhere.
 
-Colours: Okabe and Ito (2008), "Color Universal Design", the palette that colour-blind readers can tell apart. Plain
-fills are compute; slanted lines are collectives; dots are copies; a grid is the CPU.
+Rules: colours alone never tell kinds apart, each has its own hatch too; a part of a step looks like no kind of work, as
+both stand in one picture; other modules hand these colours on and have none of their own for what is told here.
+
+Colours of work: Okabe and Ito (2008), "Color Universal Design", the palette that colour-blind readers can tell apart.
+Plain fills are compute; slanted lines are collectives; dots are copies; a grid is the CPU; rings are what is exposed.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from zerosim.step import Attention, Collective, HostCompute, Matmul, Pass, Transfer, Work
 
-Hatch = Literal["plain", "rising", "falling", "crossed", "upright", "level", "dotted", "grid"]
+Hatch = Literal["plain", "rising", "falling", "crossed", "upright", "level", "dotted", "grid", "ringed"]
 
 # strokes in a square of 6 by 6 pixels that is repeated
 HATCHES: Mapping[Hatch, str] = {
@@ -23,7 +26,27 @@ HATCHES: Mapping[Hatch, str] = {
     "level": "M0 3H6",
     "dotted": "M2 3h2",
     "grid": "M0 0V6M0 0H6",
+    "ringed": "M1.5 3a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0",
 }
+
+
+class Line(NamedTuple):
+    """A colour that what is below it shines through."""
+
+    colour: str
+    opacity: float
+
+    @property
+    def mixed(self) -> str:
+        """Both as one colour: `#00000066`."""
+        return f"{self.colour}{round(255 * self.opacity):02X}"
+
+
+class Tone(NamedTuple):
+    """A colour on light paper, and the one on dark paper."""
+
+    light: str
+    dark: str
 
 
 class Ink(NamedTuple):
@@ -33,6 +56,11 @@ class Ink(NamedTuple):
     colour: str
     hatch: Hatch = "plain"
     dark: bool = False
+
+    @property
+    def line(self) -> Line:
+        """Of the strokes of its hatch."""
+        return Line("#FFFFFF", 0.45) if self.dark else Line("#000000", 0.4)
 
 
 INKS: Mapping[str, Ink] = {
@@ -48,25 +76,33 @@ INKS: Mapping[str, Ink] = {
 }
 
 BARE: Mapping[str, Ink] = {  # what a step shows when nothing is computed
-    "exposed": Ink("exposed communication", "#000000", dark=True),
-    "copying": Ink("exposed copies", "#999999", "dotted"),
-    "computing": Ink("exposed work of the CPU", "#666666", "grid", dark=True),
+    "exposed": Ink("exposed communication", "#C2185B", "ringed", dark=True),
+    "copying": Ink("exposed transfer", "#999999", "dotted"),
+    "computing": Ink("host compute", "#666666", "grid", dark=True),
 }
 SPENT: Mapping[str, Ink] = {  # the parts of a step, by the fields of `views.Breakdown`
-    "compute": INKS["matmul"]._replace(word="compute"),
-    "exposed_communication": INKS["all_gather"]._replace(word="exposed communication"),
-    "exposed_transfer": INKS["transfer"]._replace(word="exposed copies"),
-    "host_compute": INKS["host"]._replace(word="CPU"),
+    "compute": Ink("compute", "#A9BFD6"),
+    "exposed_communication": BARE["exposed"],
+    "exposed_transfer": BARE["copying"],
+    "host_compute": BARE["computing"],
     "idle": Ink("idle", "#FFFFFF", "falling"),
 }
 HELD: Mapping[str, Ink] = {  # the parts of memory, by `step.CATEGORIES`
     "parameters": Ink("parameters", "#0072B2", dark=True),
     "gradients": Ink("gradients", "#009E73", "level", dark=True),
-    "optimizer": Ink("optimizer states", "#E69F00", "rising"),
+    "optimizer": Ink("optimizer", "#E69F00", "rising"),
     "activations": Ink("activations", "#56B4E9", "dotted"),
     "buffers": Ink("buffers", "#CC79A7", "crossed"),
     "overhead": Ink("overhead", "#BBBBBB", "grid"),
 }
+
+TONES: Mapping[str, Tone] = {  # of what is no work of the GPU
+    "issue": Tone("#555555", "#BBBBBB"),  # the host
+    "wait": Tone("#6B6B6B", "#A0A0A0"),  # the rim of an open box
+    "even": Tone("#8F8F8F", "#9AA0A8"),  # what a stage of a pipeline works on
+    "odd": Tone("#CFCFCF", "#70767F"),
+}
+BANDS = (Line("#888888", 0.35), Line("#888888", 0.2))  # phases, in turn, on any paper
 
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of curves, one after the other
 LIMIT = "#D55E00"  # of what there is no more than: the capacity of a tier, a target; and of what goes beyond

@@ -1,11 +1,13 @@
 """What a step and a tier are made of, in the words, letters and colours of all reports in text.
 
-Rule: letters differ within a bar, so that colour only repeats them; each name is written once, here.
+Rule: letters differ within a bar, so that colour only repeats them; each name is written once, here or, where pictures
+have it too, in `palette`.
 """
 
 from __future__ import annotations
 
 from zerosim.report.bars import Part
+from zerosim.report.palette import HELD, SPENT
 from zerosim.views.recorded import Answer
 from zerosim.views.summary import TierUse
 
@@ -21,6 +23,13 @@ CAUSES = {  # the causes of `run --json` that are not collectives
 OWN_CAUSES = frozenset(
     {"host", "launch", "idle", "wait_for_rank", "wait_for_stage"}
 )  # no resource of the supply is behind these
+TIME_LETTERS = {
+    "compute": ("C", "blue"),
+    "exposed_communication": ("X", "orange"),
+    "exposed_transfer": ("T", "purple"),
+    "host_compute": ("H", "green"),
+    "idle": (".", "grey"),
+}
 MEMORY_LETTERS = {
     "parameters": ("P", "blue"),
     "gradients": ("G", "green"),
@@ -56,17 +65,11 @@ def cause_name(cause: str) -> str:
 
 def time_parts(summary: Answer) -> list[Part]:
     """Where the step went, in the order of the bar."""
-    seconds = summary.breakdown
-    return [
-        Part("C", "compute", seconds.compute, "blue"),
-        Part("X", "exposed communication", seconds.exposed_communication, "orange"),
-        Part("T", "exposed transfer", seconds.exposed_transfer, "purple"),
-        Part("H", "host compute", seconds.host_compute, "green"),
-        Part(".", "idle", seconds.idle, "grey"),
-    ]
+    seconds, letters = summary.breakdown, TIME_LETTERS.items()
+    return [Part(letter, SPENT[name].word, getattr(seconds, name), colour) for name, (letter, colour) in letters]
 
 
 def memory_parts(tier: TierUse) -> list[Part]:
     """What is held at the peak, in the order of the bar."""
     letters = MEMORY_LETTERS.items()
-    return [Part(letter, word, getattr(tier, f"{word}_bytes"), colour) for word, (letter, colour) in letters]
+    return [Part(letter, HELD[name].word, getattr(tier, f"{name}_bytes"), colour) for name, (letter, colour) in letters]

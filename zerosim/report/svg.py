@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zerosim.report import axis, bands, lanes
 from zerosim.report.lanes import Lane, Scale
 from zerosim.report.marks import CHARACTER, Mark, drawn, fits, number, text
-from zerosim.report.palette import BARE, HATCHES, INKS, Hatch
+from zerosim.report.palette import BANDS, BARE, HATCHES, INKS, TONES, Ink
 from zerosim.resources import RankClass
 from zerosim.step import COMPUTE
 from zerosim.timeline import Timeline
@@ -25,7 +25,7 @@ LANE, THIN, BAND = 24.0, 14.0, 18.0  # heights
 HEAD, AXIS, LEGEND_LINE = 50.0, 26.0, 20.0
 TICK_EVERY = 100  # pixels between ticks of the axis, at least
 NARROWEST = 400  # pixels of the whole picture
-TONES = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
+LETTERS = {name: "on-dark" if ink.dark else "on-light" for name, ink in INKS.items()}
 EXPOSED = {name: ink.word for name, ink in BARE.items()}
 UNCOVERED = EXPOSED | {"wait": "waits for other ranks"}
 WORKING_ON = {lanes.FLIGHTS[phase]: f"{phase} of a micro-batch" for phase in ("forward", "backward")}
@@ -41,13 +41,16 @@ STYLE = {
     ".paper": "fill:#fff",
     ".ground": "fill:#888;fill-opacity:.1",
     ".grid": "stroke:#888;stroke-opacity:.35;fill:none",
-    ".even": "fill:#888;fill-opacity:.35",
-    ".odd": "fill:#888;fill-opacity:.2",
-    ".issue": "fill:#555",
-    ".wait": "fill:none;stroke:#888;stroke-dasharray:3 2",
-    ".exposed": "fill:#000",
+    **{f".band-{turn}": f"fill:{band.colour};fill-opacity:{band.opacity}" for turn, band in enumerate(BANDS)},
+    **{f".{name}": f"fill:{tone.light}" for name, tone in TONES.items()},
+    ".wait": f"fill:none;stroke:{TONES['wait'].light};stroke-dasharray:3 2",
 }
-DARK_STYLE = {"text": "fill:#ddd", ".paper": "fill:#16181c", ".issue": "fill:#bbb", ".exposed": "fill:#fff"}
+DARK_STYLE = {
+    "text": "fill:#ddd",
+    ".paper": "fill:#16181c",
+    **{f".{name}": f"fill:{tone.dark}" for name, tone in TONES.items()},
+    ".wait": f"stroke:{TONES['wait'].dark}",
+}
 
 
 class Frame(NamedTuple):
@@ -118,8 +121,7 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
     yield f'<title id="title">{text(heading)}</title>'
     yield f"<style>\n{_style()}\n</style>"
     yield "<defs>"
-    bare = {name: ink for name, ink in BARE.items() if ink.hatch != "plain"}
-    yield from (_pattern(f"{name}-fill", ink.colour, ink.hatch, ink.dark) for name, ink in {**INKS, **bare}.items())
+    yield from (_pattern(f"{name}-fill", ink) for name, ink in {**INKS, **BARE}.items())
     yield "</defs>"
     yield '<rect class="paper" width="100%" height="100%"/>'
     yield f'<text class="title" x="{number(MARGIN)}" y="24">{text(heading)}</text>'
@@ -130,19 +132,17 @@ def _opening(timeline: Timeline, shown: RankClass, title: str, width: float, hei
 
 def _style() -> str:
     """The rules, for this picture alone: it may stand inside a page that has rules of its own."""
-    fills = {f".{name}": f"fill:url(#{name}-fill)" for name in [*INKS, "copying", "computing"]}
+    fills = {f".{name}": f"fill:url(#{name}-fill)" for name in [*INKS, *BARE]}
     light = [f".zerosim {selector}{{{rules}}}" for selector, rules in (STYLE | fills).items()]
     dark = [f".zerosim {selector}{{{rules}}}" for selector, rules in DARK_STYLE.items()]
     return "\n".join([*light, "@media (prefers-color-scheme:dark){", *dark, "}"])
 
 
-def _pattern(name: str, colour: str, hatch: Hatch, dark: bool) -> str:
-    line = "#fff" if dark else "#000"
-    lines = f'<path d="{HATCHES[hatch]}" stroke="{line}" stroke-opacity=".4" fill="none"/>' if HATCHES[hatch] else ""
-    square = 'width="6" height="6"'
-    return (
-        f'<pattern id="{name}" {square} patternUnits="userSpaceOnUse"><rect {square} fill="{colour}"/>{lines}</pattern>'
-    )
+def _pattern(name: str, ink: Ink) -> str:
+    hatch, (colour, opacity), square = HATCHES[ink.hatch], ink.line, 'width="6" height="6"'
+    lines = f'<path d="{hatch}" stroke="{colour}" stroke-opacity="{opacity}" fill="none"/>' if hatch else ""
+    ground = f'<rect {square} fill="{ink.colour}"/>'
+    return f'<pattern id="{name}" {square} patternUnits="userSpaceOnUse">{ground}{lines}</pattern>'
 
 
 def _axis(timeline: Timeline, scale: Scale, frame: Frame) -> Iterator[str]:
@@ -159,7 +159,7 @@ def _phases(timeline: Timeline, shown: RankClass, scale: Scale) -> Iterator[str]
         x, wide = scale.x(band.start), (band.end - band.start) * scale.pixels_per_second
         about = f"{band.label}: {show_seconds(band.end - band.start)}, from {show_seconds(band.start)}"
         box = f'x="{number(x)}" y="{number(HEAD)}" width="{number(wide)}" height="{number(BAND)}"'
-        yield f'<rect class="{("even", "odd")[index % 2]}" {box}><title>{text(about)}</title></rect>'
+        yield f'<rect class="band-{index % len(BANDS)}" {box}><title>{text(about)}</title></rect>'
         labels = (f"{band.label} {show_seconds(band.end - band.start)}", band.label)
         label = next((known for known in labels if fits(known, wide)), "")
         if label:
@@ -174,7 +174,7 @@ def _rows(rows: Sequence[Lane], frame: Frame) -> Iterator[str]:
         yield f'<rect class="ground" {ground}/>'
         x, middle = number(frame.left - 6), number(lane.height / 2 + 3.5)
         yield f'<text class="lane" x="{x}" y="{middle}">{text(lane.title)}</text>'
-        yield from drawn(lane.marks, lane.height, TONES)
+        yield from drawn(lane.marks, lane.height, LETTERS)
         yield "</g>"
         y += lane.height + GAP
 

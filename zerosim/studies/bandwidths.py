@@ -29,7 +29,6 @@ def bandwidths(topology: Topology) -> tuple[Tier, ...]:
     node = topology.nodes[0]
     first, gpus = node.gpus[0], len(node.gpus)
     drives = [device.figures for device in node.devices if isinstance(device.figures, Drive)]
-    dram = [link.bandwidth for link in node.links if link.kind == "dram" and link.source.startswith("dram")]
     ports = [rate for _, rate in node.ports]
     own = [
         Tier("HBM", _hbm(first), "GPU", gpus, _hbm(first)),
@@ -37,7 +36,7 @@ def bandwidths(topology: Topology) -> tuple[Tier, ...]:
     ]
     shared = [
         *_uplinks(node),
-        _shared("DRAM", dram, "socket", gpus),
+        _shared("DRAM", _dram(node), "socket", gpus),
         _shared("network", ports, "port", gpus)._replace(network=True),
         _shared("NVMe reads", [drive.read for drive in drives], "drive", gpus),
         _shared("NVMe writes", [drive.sustained_write for drive in drives], "drive", gpus),
@@ -58,9 +57,19 @@ def _of(node: Node, gpu: Device, kind: str) -> float:
     return sum(link.bandwidth for link in links if link.kind == kind and link.source == gpu.name)
 
 
+def _dram(node: Node) -> list[float]:
+    """What leads from memory, whatever it is called."""
+    kinds = _kinds(node)
+    return [link.bandwidth for link in node.links if link.kind == "dram" and kinds[link.source] == "dram"]
+
+
+def _kinds(node: Node) -> dict[str, str]:
+    return {device.name: device.kind for device in node.devices}
+
+
 def _uplinks(node: Node) -> list[Tier]:
     """PCIe switches' links towards a socket, where those of the GPUs behind one carry more together."""
-    kinds = {device.name: device.kind for device in node.devices}
+    kinds = _kinds(node)
     lanes = [link for link in node.links if link.kind == "pcie"]
     below = [link for link in lanes if (kinds[link.source], kinds[link.target]) == ("gpu", "pcie_switch")]
     behind = Counter(link.target for link in below)

@@ -46,7 +46,8 @@ class Point(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Points by value, ascending where values are numbers. Rates are bytes/s, of a `network` too; `today` is the value
-    of the scenario, None where nobody says it. `free_seconds`: the step where the resource takes no time of it.
+    of the scenario, None where nobody says it. `free_seconds`: the step where the resource takes no time of it, None of
+    what is no resource. `notes`: why the point of today may differ from the scenario as it is.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Curve:
     today: Value
     free_seconds: float | None
     points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def numeric(self) -> bool:
@@ -68,9 +70,10 @@ class Curve:
         """Of the points that fit the one of most tokens a second: of equal batches, that of the shortest step."""
         return max((p for p in self.points if p.fits), key=lambda point: point.tokens_per_second, default=None)
 
-    def slowdown(self, point: Point) -> float:
-        """How much longer the step is than with a free resource: 0.1 is 10 %."""
-        return point.seconds / (self.free_seconds or point.seconds) - 1
+    def slowdown(self, point: Point) -> float | None:
+        """How much longer the step is than with a free resource: 0.1 is 10 %. None where what is turned is none, or
+        where without it nothing is left of the step."""
+        return point.seconds / self.free_seconds - 1 if self.free_seconds else None
 
     def crossing(self, seconds: float) -> float | None:
         """About the least rate from which on no step takes longer; None where the highest one is not enough, and where
@@ -110,6 +113,7 @@ def curve(scenario: Scenario, path: str, values: Sequence[Value] = (), label: st
         today=knob.today,
         free_seconds=knob.free(),
         points=tuple(_points(knob, asked)),
+        notes=knob.notes,
     )
 
 

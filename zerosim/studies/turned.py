@@ -40,7 +40,7 @@ UNITS: Mapping[str, Unit] = {  # of numbers, by how their names end
 
 class Turned(NamedTuple):
     """A knob: the scenario `at` a value, how it is played, and the values where none are asked for. `free`: the seconds
-    of the step where a resource takes no time of it, None of what is none."""
+    of the step where a resource takes no time of it, None of what is none. `notes`: what is left out for that."""
 
     unit: Unit
     network: bool
@@ -50,6 +50,7 @@ class Turned(NamedTuple):
     at: Callable[[Value], Scenario]
     play: Callable[[Scenario], Simulation]
     free: Callable[[], float | None]
+    notes: tuple[str, ...] = ()
 
 
 def turned(scenario: Scenario, path: str) -> Turned:
@@ -58,10 +59,11 @@ def turned(scenario: Scenario, path: str) -> Turned:
 
 
 def _rate(scenario: Scenario, path: str) -> Turned | None:
-    """A rate of the machine; None where the path is no rate. What was measured at the rates of today is left out."""
+    """A rate of the machine; None where the path is no rate. What was measured at the rates of today is left out, and
+    told in the notes."""
     if path.split(".")[0] not in MACHINE:
         return None
-    scenario, _ = uncalibrated(scenario)
+    scenario, notes = uncalibrated(scenario)
     try:
         resource = Resource.of(scenario, path)
     except InputError:
@@ -85,6 +87,7 @@ def _rate(scenario: Scenario, path: str) -> Turned | None:
         at=lambda value: resource.at(value_of(float(value or 0.0))),
         play=play,
         free=freed,
+        notes=notes,
     )
 
 
@@ -175,4 +178,6 @@ def _count(given: object) -> Value:
 
 
 def _as_it_is(given: object) -> Value:
-    return given if isinstance(given, str | int | float | bool) else None
+    if given is None or isinstance(given, str | int | float | bool):
+        return given
+    raise UnitError(given, "one value, such as 4, true, full or null")

@@ -1,5 +1,5 @@
-// Colours and hatches on the canvas. The palette comes from Python; what follows light and dark comes from the style
-// sheet's custom properties. Hatches are tiles of six pixels, made once a theme and a density of the screen.
+// Colours and hatches on the canvas. Those of kinds come from Python, for light and for dark; those of what is around
+// them come from the style sheet's custom properties, and its color-scheme says which of both there is. Hatches are tiles of six pixels, made once a theme and a density of the screen.
 
 const TILE = 6;
 const OPEN = new Set(["wait", "hold"]); // drawn as an open box
@@ -14,6 +14,7 @@ class Inks {
   /** Read the theme again; patterns are made anew when they are next asked for. */
   refresh() {
     const style = getComputedStyle(this.element);
+    this.dark = style.colorScheme === "dark";
     this.density = window.devicePixelRatio || 1;
     this.theme = (name) => style.getPropertyValue(`--zerosim-${name}`).trim();
     this.named = new Map();
@@ -27,7 +28,7 @@ class Inks {
   }
 
   colour(kind) {
-    return this.kinds[kind].colour || this.tone(this.kinds[kind].name);
+    return this.dark ? this.kinds[kind].night : this.kinds[kind].colour;
   }
 
   open(kind) {
@@ -48,7 +49,7 @@ class Inks {
     pen.scale(tile.width / TILE, tile.height / TILE);
     pen.fillStyle = this.colour(kind);
     pen.fillRect(0, 0, TILE, TILE);
-    pen.strokeStyle = this.kinds[kind].dark ? "rgba(255,255,255,.45)" : "rgba(0,0,0,.42)";
+    pen.strokeStyle = this.kinds[kind].line;
     pen.stroke(new Path2D(this.kinds[kind].hatch));
     const pattern = context.createPattern(tile, "repeat");
     pattern.setTransform(new DOMMatrix().scale(TILE / tile.width, TILE / tile.height));

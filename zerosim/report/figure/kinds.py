@@ -1,7 +1,7 @@
 """The kinds of marks in the drawing, each with its word, colour and hatch, for the legend and the canvas.
 
-The inks of work come from `palette`; the others are those of the picture (`svg`): what is exposed, what waits, what the
-host does. A colour that has to follow light and dark is "" here, and a rule of the style sheet.
+All colours come from `palette`; the words of what is no work of the GPU are those of the picture (`svg`). What has
+another colour on dark paper says both.
 """
 
 from __future__ import annotations
@@ -9,32 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerosim.report.palette import BARE, HATCHES, INKS, Hatch, Ink
+from zerosim.report.palette import BANDS, BARE, HATCHES, INKS, TONES, Ink
 from zerosim.report.svg import ISSUING, UNCOVERED, WORKING_ON
 
 OTHERS: Mapping[str, Ink] = {
-    "issue": Ink(ISSUING["issue"], ""),
-    "wait": Ink(UNCOVERED["wait"], ""),  # an open box
-    "hold": Ink("the host waits", ""),  # an open box too
-    "exposed": Ink(UNCOVERED["exposed"], ""),
-    "copying": BARE["copying"],
-    "computing": BARE["computing"],
-    "odd": Ink(WORKING_ON["odd"], ""),
-    "even": Ink(WORKING_ON["even"], ""),
+    "issue": Ink(ISSUING["issue"], TONES["issue"].light),
+    "wait": Ink(UNCOVERED["wait"], TONES["wait"].light),  # an open box
+    "hold": Ink("the host waits", TONES["wait"].light),  # an open box too
+    **BARE,
+    "odd": Ink(WORKING_ON["odd"], TONES["odd"].light),
+    "even": Ink(WORKING_ON["even"], TONES["even"].light),
+    **{f"band-{turn}": Ink("", band.mixed) for turn, band in enumerate(BANDS)},
 }
+NIGHT: Mapping[str, str] = {**{name: tone.dark for name, tone in TONES.items()}, "hold": TONES["wait"].dark}
 KINDS: Mapping[str, Ink] = {**INKS, **OTHERS}
 NUMBERS = {name: number for number, name in enumerate(KINDS)}
 
 
 def kinds() -> list[dict[str, Any]]:
     """One entry a kind, in the order of the legend."""
-    return [{"name": name, **_drawn(ink)} for name, ink in KINDS.items()]
+    return [{"name": name, **_drawn(ink), "night": NIGHT.get(name, ink.colour)} for name, ink in KINDS.items()]
 
 
 def _drawn(ink: Ink) -> dict[str, Any]:
-    return {"word": ink.word, "colour": ink.colour, "hatch": _lines(ink.hatch), "dark": ink.dark}
-
-
-def _lines(hatch: Hatch) -> str:
-    """The path of a tile of six by six pixels."""
-    return HATCHES[hatch]
+    """`hatch` is the path of a tile of six by six pixels, `line` the colour of its strokes."""
+    hatch = HATCHES[ink.hatch]
+    return {"word": ink.word, "colour": ink.colour, "hatch": hatch, "line": ink.line.mixed, "dark": ink.dark}

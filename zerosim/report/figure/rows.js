@@ -20,7 +20,7 @@ function rowsOf(figure, ranks) {
     ...(ranks.given.host ? [hostRow(ranks)] : []),
     ...figure.given.stages.map((stage) => stageRow(stage)),
     ...ranks.lanes().map(([title, marks, waits]) => laneRow(ranks, title, marks, waits)),
-    exposedRow(figure, ranks.exposed()),
+    exposedRow(ranks, ranks.exposed()),
   ].filter((each) => each.sets.some(({ marks }) => marks.count));
   return [...rows, ...ranks.memory.map((track) => memoryRow(track))];
 }
@@ -55,11 +55,13 @@ function laneRow(ranks, title, marks, waits) {
   return row("lane", title, [open, filled], { legend: true, steps: true });
 }
 
-function exposedRow(figure, marks) {
-  const word = (index) => figure.kinds[marks.kind[index]].word;
-  const set = { marks, label: () => "", told: (index) => toldBand(word(index), marks, index) };
+function exposedRow(ranks, marks) {
+  const set = { marks, label: () => "", told: (index) => toldBare(ranks, marks, index) };
   return row("exposed", "exposed", [set], { legend: true });
 }
+
+/** The boxes of a row that keys go through: ops, not their waits; of the host its waits, where it has any. */
+const keyed = ({ sets }) => sets.findLast(({ marks }) => marks.count);
 
 /** A tier that holds the same all along needs little room. */
 function memoryRow(track) {
@@ -146,8 +148,9 @@ class Pen {
     const { context, inks } = this;
     this.drawn += 1;
     if (inks.open(kind)) {
-      context.strokeStyle = inks.tone("wait");
+      context.strokeStyle = inks.colour(kind);
       context.lineWidth = 1;
+      if (inks.kinds[kind].name === "hold") return this.held(x, y, width, high);
       context.setLineDash([3, 2]);
       if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
       else context.strokeRect(x, y + high / 2, width, 0);
@@ -158,10 +161,21 @@ class Pen {
     context.fillRect(x, y, width > 4 ? width - 0.6 : width, high); // a seam between neighbours of one kind
   }
 
+  /** From one edge to the other: a stretch in which nothing is done. */
+  held(x, y, width, high) {
+    const { context } = this;
+    const [left, right, middle] = [x + 0.5, x + Math.max(width - 0.5, 0.5), y + high / 2];
+    context.beginPath();
+    context.moveTo(left, middle);
+    context.lineTo(right, middle);
+    if (width > 4) [left, right].forEach((edge) => { context.moveTo(edge, y + 2); context.lineTo(edge, y + high - 2); });
+    context.stroke();
+  }
+
   band(kind, x, y, width, high, index) {
     if (index < 0) return; // too many to tell apart: closer they are there
     this.drawn += 1;
-    this.context.fillStyle = this.inks.tone(this.inks.kinds[kind].name === "even" ? "band-even" : "band-odd");
+    this.context.fillStyle = this.inks.colour(kind);
     this.context.fillRect(x, y, width, high);
   }
 
@@ -171,9 +185,8 @@ class Pen {
     const { context, inks } = this;
     const [at, y] = [x + width / 2, middle + 3.5];
     context.textAlign = "center";
-    if (band || !inks.kinds[kind].colour) {
-      context.fillStyle = inks.tone(band ? "text" : `on-${inks.kinds[kind].name}`);
-    } else {
+    if (band) context.fillStyle = inks.tone("text");
+    else {
       const dark = inks.kinds[kind].dark;
       context.strokeStyle = dark ? "rgba(0,0,0,.55)" : "rgba(255,255,255,.75)";
       context.lineWidth = 3;

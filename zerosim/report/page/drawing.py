@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from zerosim.report.page.markup import Markup, element
-from zerosim.report.palette import HATCHES, HELD, SPENT, Ink
+from zerosim.report.palette import BANDS, HATCHES, HELD, SPENT, Ink
 from zerosim.report.tables import Column
 from zerosim.report.words import share
 
 PREFIX = "ink-"
 LETTERED = 0.03  # of a bar: room for a letter
-WORDY = 0.14  # for a word and a share
+WORDY = 0.0108  # for a letter of a word and a share, on a page 700 pixels wide
 TALL, THIN = 22, 12  # pixels
 
 
 class Piece(NamedTuple):
-    """A part of a bar: its ink, its letter, what it is, how much, and that in words."""
+    """A part of a bar: its ink, its letter, what it is, how much, and that in words. Without an ink, a band."""
 
     ink: str
     letter: str
@@ -39,8 +39,8 @@ def inks() -> Markup:
 
 def _pattern(name: str, ink: Ink) -> Markup:
     square = {"width": "6", "height": "6"}
-    line = "#fff" if ink.dark else "#000"
-    hatch = element("path", d=HATCHES[ink.hatch], stroke=line, stroke_opacity=".4", fill="none")
+    line, opacity = ink.line
+    hatch = element("path", d=HATCHES[ink.hatch], stroke=line, stroke_opacity=str(opacity), fill="none")
     fill = element("rect", **square, fill=ink.colour)
     lines = [hatch] if HATCHES[ink.hatch] else []
     return element("pattern", fill, *lines, id=PREFIX + name, patternUnits="userSpaceOnUse", **square)
@@ -50,10 +50,10 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
     """The pieces as parts of `whole`; a stroke at `limit` where it is less than that."""
     drawn: list[str] = [element("rect", class_="ground", width="100%", height=str(height))]
     reached = 0.0
-    for piece in pieces:
+    for turn, piece in enumerate(pieces):
         start, wide = reached / (whole or 1.0), piece.amount / (whole or 1.0)
         reached += piece.amount
-        drawn += _drawn(piece, start, wide, height) if wide > 0 else ()
+        drawn += _drawn(piece, start, wide, height, BANDS[turn % len(BANDS)].mixed) if wide > 0 else ()
     if limit is not None and 0 < limit < whole:
         x = percent(limit / whole)
         ends = {"x1": x, "x2": x, "y1": "0", "y2": str(height)}
@@ -62,18 +62,19 @@ def bar(pieces: Sequence[Piece], whole: float, label: str, limit: float | None =
     return element("svg", told, *drawn, class_="bar", width="100%", height=str(height), role="img", aria_label=label)
 
 
-def _drawn(piece: Piece, start: float, wide: float, height: int) -> Iterator[Markup]:
+def _drawn(piece: Piece, start: float, wide: float, height: int, band: str) -> Iterator[Markup]:
     title = element("title", f"{piece.word}: {piece.said}")
     place = {"x": percent(start), "width": percent(wide), "height": str(height)}
     known = {**SPENT, **HELD}.get(piece.ink)
-    if known is None:  # a shade, which words tell apart
-        yield element("g", title, element("rect", class_=f"shade {piece.ink}", **place))
+    if known is None:  # which words tell apart
+        yield element("g", title, element("rect", class_="shade", fill=band, **place))
     else:
         yield element(
             "g", title, element("rect", class_=f"part {piece.ink}", fill=f"url(#{PREFIX}{piece.ink})", **place)
         )
+    words = f"{piece.word} {piece.said}"
     letters = piece.letter if wide >= LETTERED else ""
-    letters = f"{piece.word} {piece.said}" if not piece.letter and wide >= WORDY else letters
+    letters = words if not piece.letter and wide >= WORDY * len(words) else letters
     if letters and height >= TALL:
         tone = "on-dark" if known and known.dark else "on-light" if known else "on-shade"
         middle = {"x": percent(start + wide / 2), "y": str(round(height / 2 + 4))}

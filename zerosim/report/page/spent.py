@@ -70,11 +70,7 @@ def _phases(summary: Answer) -> Iterator[Markup]:
     if summary.phases is None:
         return
     step = summary.step_seconds
-    shades = ("even", "odd")
-    pieces = [
-        Piece(shades[index % 2], "", phase, seconds, share(seconds, step))
-        for index, (phase, seconds) in enumerate(summary.phases.items())
-    ]
+    pieces = [Piece("", "", phase, seconds, share(seconds, step)) for phase, seconds in summary.phases.items()]
     told = ", ".join(f"{piece.word} {piece.said}" for piece in pieces)
     rows = [Row((phase, show_seconds(seconds), share(seconds, step))) for phase, seconds in summary.phases.items()]
     yield bar(pieces, step, f"Phases: {told}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from zerosim.report.palette import SPENT
 from zerosim.report.parts import cause_name
 from zerosim.step import Attention, Matmul, Pass
 from zerosim.timeline import Timeline
@@ -15,7 +16,9 @@ from zerosim.units import show_share
 from zerosim.views import Summary
 
 MATMUL, ATTENTION, PASS = "matrix products", "attention", "memory-bound kernels"
-COMMUNICATION, COPIES, CPU = "exposed communication", "exposed copies", "CPU compute"
+COMMUNICATION, COPIES, CPU = (
+    SPENT[name].word for name in ("exposed_communication", "exposed_transfer", "host_compute")
+)
 HOST = "host-bound"
 OVER = " (over an assumed network)"
 HELD = ("parameters", "gradients", "optimizer", "activations", "buffers", "overhead")
