@@ -14,8 +14,8 @@ import yaml
 
 from tests.cli.asking import ROOT, SMALL, ask
 from zerosim import load, simulate
+from zerosim.spec.places import CHECKPOINTING
 from zerosim.studies.tuning.knobs import BATCH, OWNERS
-from zerosim.studies.tuning.places import CHECKPOINTING
 
 SCENARIOS = ROOT / "scenarios"
 XL = SCENARIOS / "gpt2-xl-zero2-4090.yaml"

@@ -18,9 +18,8 @@ from zerosim.playground.start import Start
 from zerosim.playground.turned import turned_batch, turned_text
 from zerosim.report import trace
 from zerosim.spec.calibration_file import calibration_mapping
-from zerosim.spec.json_edit import edited
+from zerosim.spec.json_edit import edited, plain_counts
 from zerosim.spec.strategy import DeepSpeed
-from zerosim.studies.tuning.written import plain_counts
 
 
 def scenario_yaml(played: Played, start: Start) -> bytes:

@@ -33,9 +33,9 @@ from zerosim.spec.changes import Change
 from zerosim.spec.deepspeed_batch import BATCH_KEYS, MICRO, STEPS, TRAIN
 from zerosim.spec.deepspeed_schema import ALIASES
 from zerosim.spec.loading import inline
+from zerosim.spec.places import Places
 from zerosim.spec.scenario_parts import DEEPSPEED, Parts
 from zerosim.spec.strategy import DeepSpeed, Offload, Strategy
-from zerosim.studies.tuning.places import Places
 
 HERE = Path()
 TRAINING = {"micro_batch": "micro_batch_size", "accumulation": "gradient_accumulation_steps"}

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
+INTEGRAL = 1000  # floats from here on that are whole are written as whole numbers: 500000000, not 5e8 or 500000000.0
+
 
 class _Member(NamedTuple):
     """A member of an object: where its key, its value, and what follows that, begin."""
@@ -93,3 +95,13 @@ def _blank(text: str, at: int) -> int:
     """Where the blanks at a place end."""
     found = _BLANK.match(text, at)
     return found.end() if found else at
+
+
+def plain_counts(value: Any) -> Any:
+    """Plain data in which counts are whole numbers, as DeepSpeed wants them."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_counts(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain_counts(each) for each in value]
+    whole = isinstance(value, float) and value >= INTEGRAL and value == int(value)
+    return int(value) if whole else value

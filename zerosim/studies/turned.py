@@ -17,12 +17,12 @@ from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import Simulation, programs, simulate
 from zerosim.spec.changes import Change
 from zerosim.spec.loading import inline
+from zerosim.spec.places import Places
 from zerosim.studies.require import uncalibrated
 from zerosim.studies.requirement import free
 from zerosim.studies.resource import ROOT, Resource
 from zerosim.studies.tuning.knob import Knob, Value
 from zerosim.studies.tuning.knobs import Knobs
-from zerosim.studies.tuning.places import Places
 from zerosim.units import UnitError, parse_count
 
 Unit = Literal["B/s", "FLOP/s", "ratio", "elements", "MiB", "tokens", ""]

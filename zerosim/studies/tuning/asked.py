@@ -13,11 +13,11 @@ from zerosim.scenario import Scenario
 from zerosim.spec.changes import Change
 from zerosim.spec.document import Document
 from zerosim.spec.loading import parse
+from zerosim.spec.places import Places
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.studies.tuning.knob import Knob, LeftOut, Value
 from zerosim.studies.tuning.knobs import OWNERS, STAGE, Knobs
 from zerosim.studies.tuning.looking import Looking
-from zerosim.studies.tuning.places import Places
 from zerosim.studies.tuning.space import Space
 from zerosim.units import UnitError, parse_count
 

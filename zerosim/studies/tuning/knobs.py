@@ -15,10 +15,10 @@ from zerosim.errors import InputError, Problem
 from zerosim.scenario import Scenario
 from zerosim.spec.changes import Change
 from zerosim.spec.deepspeed_schema import ZERO
+from zerosim.spec.places import CHECKPOINTING, Places, spelled
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, HierarchicalZero1, Pipeline, Strategy
 from zerosim.spec.training import MOST_PASSES
 from zerosim.studies.tuning.knob import MOST_BATCHES, Block, Knob, LeftOut, Value, clipped, spread
-from zerosim.studies.tuning.places import CHECKPOINTING, Places, spelled
 
 BATCH = "micro_batch_size"
 STAGE = "stage"

@@ -20,13 +20,12 @@ from zerosim.scenario import Scenario
 from zerosim.spec.changes import Change
 from zerosim.spec.deepspeed_batch import MICRO, STEPS
 from zerosim.spec.files import read_text
-from zerosim.spec.json_edit import edited
+from zerosim.spec.json_edit import edited, plain_counts
+from zerosim.spec.places import Places
 from zerosim.spec.scenario_parts import DEEPSPEED, Parts
 from zerosim.spec.strategy import DeepSpeed
 from zerosim.studies.tuning.asked import Asked
-from zerosim.studies.tuning.places import Places
 
-INTEGRAL = 1000  # floats from here on that are whole are written as whole numbers: 500000000, not 5e8 or 500000000.0
 YAML, JSON = (".yaml", ".yml"), (".json",)
 
 
@@ -79,16 +78,6 @@ def config_of(asked: Asked, best: Scenario, changes: Sequence[Change]) -> Config
     data = plain_counts(data)
     beside = tuple(change for change in changes if change.path[0] == "training")
     return Config(data, text or json.dumps(data, indent=2) + "\n", whole, beside, asked.changes)
-
-
-def plain_counts(value: Any) -> Any:
-    """Plain data in which counts are whole numbers, as DeepSpeed wants them."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_counts(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [plain_counts(each) for each in value]
-    whole = isinstance(value, float) and value >= INTEGRAL and value == int(value)
-    return int(value) if whole else value
 
 
 def _with_calibration(scenario: Scenario, base: Path) -> dict[str, Any]:
