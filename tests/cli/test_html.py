@@ -15,7 +15,7 @@ from zerosim.cli.further import further
 UNWRITABLE = {
     "through a file": ("small.yaml/a.html", "small.yaml/a.html: found a path that leads through a file"),
     "a folder": ("folder", "folder: found a folder; expected the name of a file"),
-    "no name": ("", ".: found a folder; expected the name of a file"),
+    "no name": ("", '--html: found ""; expected the name of a file'),
 }
 
 
