@@ -92,7 +92,7 @@ def test_a_measured_step_has_a_page_alone_and_beside_a_scenario(small: Path) -> 
     both = Document(Path("b.html").read_text(encoding="utf-8"))
     titles = [title for level, title in both.headings if level == 2 and title[:3] in ("A  ", "B  ")]
     assert titles[0] == "A  small"
-    assert "(measured, " in titles[1]
+    assert "(simulated, " in titles[1]
     assert "What ran" in both.text
 
 
@@ -114,3 +114,10 @@ def test_what_cannot_be_read_again_is_asked_nothing_more(small: Path) -> None:
     assert len(list(further(scenario, summary, ()))) == 4
     small.unlink()
     assert not list(further(scenario, summary, ()))
+
+
+def test_files_have_names_of_their_own(small: Path) -> None:
+    for name in ("", "-"):
+        assert ask("run", small, "--html", name).refused() == [f'--html: found "{name}"; expected the name of a file']
+    (same,) = ask("run", small, "--svg", "a.html", "--html", "./a.html").refused()
+    assert same == '--html: found "./a.html", as --svg; expected a file of its own'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ import click
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
 from zerosim.cli.reporting import check_files, html_option, shown, shown_measured, write_page
-from zerosim.errors import InputError, Problem
+from zerosim.errors import InputError, Problem, printable
 
 if TYPE_CHECKING:
     from zerosim.report.page import Said, Shown
@@ -206,11 +207,14 @@ def _several(paths: Sequence[str], changes: Sequence[str]) -> list[str]:
 def _answers(
     paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario], changes: Sequence[str]
 ) -> list[Shown]:
-    """In the order of the arguments; traces are read before the first scenario is played."""
+    """In the order of the arguments; traces are read before the first scenario is played. Those of one name are told
+    apart by their paths."""
     from zerosim.measured import read_trace
     from zerosim.simulation import simulate
 
-    measured = {path: shown_measured(read_trace(path)) for path in dict.fromkeys(traces)}
+    names = Counter(Path(path).name for path in dict.fromkeys(traces))
+    titles = {path: printable(path) if names[Path(path).name] > 1 else "" for path in traces}
+    measured = {path: shown_measured(read_trace(path, title=title)) for path, title in titles.items()}
     scenarios = iter(asked)
     return [measured[path] if path in measured else shown(simulate(next(scenarios)), changes) for path in paths]
 
