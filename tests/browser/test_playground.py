@@ -18,6 +18,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.cli.asking import SMALL
 from zerosim.cli.playing import _bound
+from zerosim.playground.controls import BY_NAME
 from zerosim.playground.serving import server
 from zerosim.playground.start import begin
 from zerosim.scenario import from_mapping, load
@@ -99,7 +100,8 @@ def test_knobs_are_turned_by_keyboard_and_by_hand(page: Page, home: str, file: P
     expect(page.get_by_label("Network", exact=True)).to_have_value("10")
     changed = ("training.micro_batch_size=4", "topology.node.nics.bandwidth=10 Gbps")
     shows(page, summary(file, *changed))
-    page.get_by_label("stage3_prefetch_bucket_size", exact=True).fill("2e5")
+    page.get_by_label("stage3_prefetch_bucket_size", exact=True).fill("200 k")
+    expect(page.locator("#knob-prefetch_bucket-about")).to_contain_text("200k elements")
     shows(page, summary(file, *changed, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
 
 
@@ -115,10 +117,16 @@ def test_keys_that_follow_each_other_are_one_question(page: Page, home: str, fil
         box.press_sequentially(key)
         expect(page.locator("#status")).to_have_text("computing…")  # what is shown is of another state, and says so
     expect(page.locator("#knob-prefetch_bucket-about")).to_contain_text("200k elements")
+    stops = BY_NAME["prefetch_bucket"].stops
+    assert page.get_by_label("stage3_prefetch_bucket_size, slider").input_value() == str(stops.index(1_000_000))
     assert len(asked) == 1
     page.clock.run_for(400)
     shows(page, summary(file, f"{ZERO}.stage3_prefetch_bucket_size=2e5"))
-    assert [each["state"]["prefetch_bucket"] for each in asked[1:]] == [200_000]
+    box.press("Tab")  # which asks nothing again
+    box.fill("300000")
+    box.press("Enter")  # which asks at once: the clock stands still
+    shows(page, summary(file, f"{ZERO}.stage3_prefetch_bucket_size=3e5"))
+    assert [each["state"]["prefetch_bucket"] for each in asked[1:]] == [200_000, 300_000]
 
 
 def test_an_answer_that_comes_late_is_not_shown_as_that_of_other_knobs(page: Page, home: str, file: Path) -> None:
@@ -190,6 +198,13 @@ def test_a_link_restores_the_knobs_and_the_baseline(page: Page, home: str, file:
     expect(page.locator("[data-number=step] .change")).to_contain_text("more, worse (was")
     shows(page, summary(file, "topology.node.nics.bandwidth=25 Gbps"))
     expect(page.locator("#timeline")).to_contain_text("Baseline: ")
+    page.get_by_label("Micro-batch", exact=True).fill("2")  # a step of twice the tokens is neither better nor worse
+    expect(page.locator("[data-number=step] .change")).to_have_text(
+        re.compile(r"^\S+ % more \(was \S+ ms, for 4.096k tokens\)$")
+    )
+    expect(page.locator("[data-number=tokens] .change")).to_contain_text("better")
+    page.get_by_label("Micro-batch", exact=True).fill("1")
+    expect(page.locator("[data-number=step] .change")).to_contain_text("more, worse (was")
     address = page.url
     other = page.context.new_page()
     opened(other, address)
@@ -212,6 +227,25 @@ def test_a_link_that_does_not_read_is_told(page: Page, home: str, file: Path) ->
     expect(page.get_by_role("alert").first).to_contain_text('the unknown knob "sequences"')
 
 
+def test_a_link_that_was_cut_or_says_a_knob_twice_tells_so(page: Page, home: str, file: Path) -> None:
+    opened(page, home)
+    page.get_by_label("Micro-batch", exact=True).fill("16")
+    shows(page, summary(file, "training.micro_batch_size=16"))
+    expect(page.locator("#lost")).to_be_hidden()
+    whole = page.url
+    page.goto(whole[: whole.index("micro_batch=16") + len("micro_batch=1")])
+    expect(page.locator("#lost")).to_contain_text("This link is cut: knobs")
+    shows(page, summary(file))  # 1 is not what it said, and no other number is
+    page.goto(whole.replace("&end", "&micro_batch=2&end").replace("end=", "end=1"))
+    expect(page.locator("#lost")).to_contain_text("This link is cut")
+    page.goto(f"{home}#micro_batch=3&micro_batch=2")
+    expect(page.locator("#lost")).to_have_text("This link says micro_batch twice: the last is taken.")
+    shows(page, summary(file, "training.micro_batch_size=2"))
+    page.goto(whole)
+    shows(page, summary(file, "training.micro_batch_size=16"))
+    expect(page.locator("#lost")).to_be_hidden()
+
+
 def test_what_is_wrong_stands_beside_its_knob(page: Page, home: str, file: Path) -> None:
     opened(page, home)
     box = page.get_by_label("reduce_bucket_size", exact=True)
@@ -219,7 +253,10 @@ def test_what_is_wrong_stands_beside_its_knob(page: Page, home: str, file: Path)
     beside = page.locator("#knob-reduce_bucket-wrong")
     expect(beside).to_have_text('found "half"; expected an integer, 0 or more')
     assert box.get_attribute("aria-invalid") == "true"
-    expect(page.locator("#status")).to_contain_text("Not played: the marked knob is wrong. Below is still")
+    expect(page.locator("#status")).to_contain_text("Not played: reduce_bucket_size is wrong. Below is still")
+    page.locator("h1").click()
+    page.locator("#status").get_by_role("button", name="reduce_bucket_size").click()
+    expect(box).to_be_focused()
     expect(page.locator("#answer")).to_have_class(re.compile("old"))
     expect(box).to_have_value("half")
     box.fill("300000")
@@ -250,4 +287,8 @@ def test_what_does_not_fit_is_said_and_colours_can_be_turned(page: Page, home: s
     expect(page.locator("[data-tier=gpu]")).to_contain_text("DOES NOT FIT")
     page.get_by_role("button", name="Dark colours").click()
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    page.reload()
     expect(page.get_by_role("button", name="Light colours")).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400

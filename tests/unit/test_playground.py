@@ -236,6 +236,12 @@ def test_a_state_is_a_mapping(data: Any) -> None:
         read_state(data, SMALL_START)
 
 
+@pytest.mark.parametrize("name", ["nodes", "gpus", "accumulation"])
+def test_long_numbers_are_said_with_the_digits_that_anyone_reads(name: str) -> None:
+    (beside,) = told(small(), **{name: 1e99})
+    assert (beside.control, beside.text.partition(";")[0]) == (name, "found 1e+99")
+
+
 def test_what_does_not_go_together_stands_beside_a_knob() -> None:
     several = told(small(gpus=2), strategy="pipeline", stages=3)
     assert [each.control for each in several] == ["stages", "stages"]

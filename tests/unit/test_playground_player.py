@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,11 +16,12 @@ from tests.cli.asking import ROOT, SMALL
 from zerosim.errors import InputError
 from zerosim.playground import player
 from zerosim.playground.controls import BY_NAME, CONTROLS, ZERO
-from zerosim.playground.limits import MOST_GPUS, MOST_OPS, check_programs, check_size
+from zerosim.playground.limits import MOST_GPUS, MOST_OPS, MOST_TOKENS, check_programs, check_size
 from zerosim.playground.machines import machines
 from zerosim.playground.player import Newest, Player, SupersededError
 from zerosim.playground.start import Start, begin, start_of
 from zerosim.playground.state import Complaint, complaints, scenario_of
+from zerosim.playground.worker import Worker
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import programs, simulate
 
@@ -44,6 +49,10 @@ def test_what_would_take_too_long_is_refused_before_it_is_written() -> None:
     assert long.text.startswith("found 81; expected at most 80 for 32 layers")
     wide = too_large(scenario_of(start, {**start.state, "nodes": MOST_GPUS // 8 + 1}))
     assert (wide.control, "65544 GPUs" in wide.text) == ("nodes", True)
+    for name, least in (("sequence", 1), ("micro_batch", start.state["sequence"])):
+        most = MOST_TOKENS // int(least or 1)
+        much = too_large(scenario_of(start, {**start.state, name: most + 1}))
+        assert (much.control, f"found {most + 1}; expected at most {most:,} on this page" in much.text) == (name, True)
     check_size(scenario_of(start, {**start.state, "accumulation": 80, "nodes": MOST_GPUS // 8}))
 
 
@@ -119,3 +128,25 @@ def test_sliders_have_stops_in_order_and_machines_say_what_they_offer() -> None:
     assert machines()["dgx-a100-80"].network == pytest.approx(200)
     assert machines()["pcie-1x-rtx4090"].network is None
     assert machines()["dgx-a100-80"].tiers == ("cpu", "nvme")
+
+
+# --- ending ----------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_who_leaves_waits_for_what_is_being_played() -> None:
+    """A program whose worker is at something endless ends."""
+    words = "import time; from zerosim.playground.worker import Worker; Worker().does(lambda: time.sleep(3600)); "
+    told = subprocess.run(
+        [sys.executable, "-c", f"{words}print('left')"], capture_output=True, text=True, timeout=60, check=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (told.stdout, told.stderr) == ("left\n", "")
+
+
+def test_work_is_done_in_turn_and_what_fails_is_told() -> None:
+    worker, seen = Worker(), list[int]()
+    results = [worker.does(partial(seen.append, each)) for each in range(3)]
+    failed = worker.does(partial(int, "x"))
+    with pytest.raises(ValueError, match="invalid literal"):
+        failed.result(20)
+    assert (seen, [each.done() for each in results]) == ([0, 1, 2], [True] * 3)

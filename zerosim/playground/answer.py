@@ -17,16 +17,19 @@ from zerosim.playground.state import choices
 from zerosim.report.figure import figure
 from zerosim.report.page.drawing import inks
 from zerosim.report.page.sections import shown, told
+from zerosim.scenario import Scenario
 from zerosim.spec.model_file import model_names
 from zerosim.spec.strategy import DeepSpeed
-from zerosim.units import show_count, show_rate, show_seconds, show_share, show_size
+from zerosim.units import COUNT, show_count, show_rate, show_seconds, show_share, show_size
 from zerosim.views import Summary
 
+NO_COUNTS = ("Gb/s", "MiB")  # units of which a letter means something else
 TIERS = {"gpu": "Memory of each GPU", "dram": "Host memory of a node", "nvme": "Drives of a node"}
 
 
 class Number(NamedTuple):
-    """A headline: `value` to compare, `better` less or more; a `share` changes by points of a hundred."""
+    """A headline: `value` to compare, `better` less or more; a `share` changes by points of a hundred. Values of
+    different `work`, tokens of a step, are not better or worse than each other."""
 
     name: str
     label: str
@@ -35,6 +38,7 @@ class Number(NamedTuple):
     better: str
     about: str = ""
     share: bool = False
+    work: int = 0  # 0: it is of none
 
 
 def answer(played: Played, start: Start) -> dict[str, Any]:
@@ -48,10 +52,10 @@ def answer(played: Played, start: Start) -> dict[str, Any]:
         "gpus": scenario.world_size,
         "nodes": len(scenario.topology.hosts),
         "fits": summary.fits,
-        "numbers": [number._asdict() for number in numbers(summary)],
+        "numbers": [number._asdict() for number in numbers(summary, _tokens(scenario))],
         "memory": list(_memory(summary)),
         "sections": "".join((inks(), *shown(told(summary)))),
-        "kept": kept(scenario.text),
+        "kept": kept(scenario.text, start.written.scenario),
         "waiting": _waiting(played, start),
         "deepspeed": isinstance(scenario.strategy, DeepSpeed),
         "figure": figure(played.simulation, scenario.title, tiers=played.tiers, ranks_per_node=ranks),
@@ -59,11 +63,17 @@ def answer(played: Played, start: Start) -> dict[str, Any]:
     }
 
 
-def numbers(summary: Summary) -> Iterator[Number]:
-    """The headline."""
+def _tokens(scenario: Scenario) -> int:
+    """Those of a step, of all GPUs."""
+    return scenario.training.tokens * scenario.training.gradient_accumulation_steps * scenario.replicas
+
+
+def numbers(summary: Summary, tokens: int) -> Iterator[Number]:
+    """The headline of a step of so many tokens."""
     exposed = summary.breakdown.exposed_communication + summary.breakdown.exposed_transfer
     share = exposed / summary.step_seconds if summary.step_seconds else 0.0
-    yield Number("step", "Step", show_seconds(summary.step_seconds), summary.step_seconds, "less")
+    yield Number("step", "Step", show_seconds(summary.step_seconds), summary.step_seconds, "less",
+                 work=tokens)  # fmt: skip
     yield Number("tokens", "Throughput", f"{show_count(summary.tokens_per_second)} tokens/s",
                  summary.tokens_per_second, "more", "Of all GPUs together.")  # fmt: skip
     yield Number("mfu", "MFU", show_share(summary.mfu), summary.mfu, "more",
@@ -125,6 +135,7 @@ def _control(start: Start, control: Control) -> dict[str, Any]:
         "path": ".".join(control.path),
         "about": control.about,
         "unit": control.unit,
+        "counts": dict(COUNT.units) if control.kind == "number" and control.unit not in NO_COUNTS else {},
         "null": control.null,
         "stops": list(control.stops),
         "strategies": list(control.strategies),

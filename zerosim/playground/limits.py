@@ -12,6 +12,7 @@ from zerosim.step import Step
 MOST_PASSES = 2_560  # layers x micro-steps: about 60 ops each, so that all are written in some two seconds
 MOST_OPS = 160_000  # of all programs together: about six seconds to play and to look at
 MOST_GPUS = 65_536
+MOST_TOKENS = 2**27  # of a GPU in a micro-step: ten times the longest contexts, thousands of the usual sequences
 BESIDE = "on this page; `zerosim run` plays longer steps"
 
 
@@ -21,6 +22,12 @@ def check_size(scenario: Scenario) -> None:
     if scenario.world_size > MOST_GPUS:
         name = "nodes" if scenario.gpus is None else "gpus"
         raise _too_much(name, f"{scenario.world_size} GPUs", f"at most {MOST_GPUS:,} GPUs {BESIDE}")
+    sequences, length = scenario.training.micro_batch_size, scenario.training.sequence_length
+    if sequences * length > MOST_TOKENS:
+        name, other, value = (
+            ("sequence_length", sequences, length) if length > sequences else ("micro_batch_size", length, sequences)
+        )
+        raise _too_much(f"training.{name}", str(value), f"at most {MOST_TOKENS // other:,} {BESIDE}")
     if layers * micro_steps > MOST_PASSES:
         expected = f"at most {MOST_PASSES // layers} for {layers} layers {BESIDE}"
         raise _too_much("training.gradient_accumulation_steps", str(micro_steps), expected)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from zerosim.playground.downloads import DOWNLOADS
 from zerosim.playground.player import Newest, Played, Player, SupersededError
 from zerosim.playground.start import Start
 from zerosim.playground.state import Complaint, complaints, read_state
+from zerosim.playground.worker import Worker
 from zerosim.report.figure import script
 from zerosim.report.page import style
 from zerosim.simulation import no_collection
@@ -119,7 +120,7 @@ class _Rooms:
     start: Start
     player: Player = field(init=False)
     newest: Newest = field(default_factory=Newest)
-    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "play"))
+    worker: Worker = field(default_factory=Worker)
 
     def __post_init__(self) -> None:
         self.player = Player(self.start)
@@ -136,7 +137,9 @@ class _Rooms:
         """A file of a state."""
 
         async def told(request: Request) -> Response:
-            return await self._answered(request, DOWNLOADS[name], "application/octet-stream")
+            return await self._answered(
+                request, lambda played: DOWNLOADS[name](played, self.start), "application/octet-stream"
+            )
 
         return told
 
@@ -144,7 +147,7 @@ class _Rooms:
         try:
             question = _question(await _body(request), self.start)
             self.newest.asks(question.page, question.number)
-            content = await asyncio.get_running_loop().run_in_executor(self.thread, self._made, question, made)
+            content = await asyncio.wrap_future(self.worker.does(partial(self._made, question, made)))
         except SupersededError:
             return _json({"superseded": True})
         except _AnswerError as error:

@@ -10,7 +10,7 @@ import uvicorn
 from zerosim.playground.server import app
 from zerosim.playground.start import Start
 
-PATIENCE = 1  # seconds for answers that are on their way
+PATIENCE = 0  # seconds: who ends it waits for no answer
 
 
 def server(start: Start, opened: socket.socket) -> uvicorn.Server:

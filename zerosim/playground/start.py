@@ -10,18 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from zerosim.errors import InputError
 from zerosim.playground.controls import BY_NAME, CONTROLS, GIVEN, STRATEGIES, ZERO, Control
 from zerosim.playground.machines import Machine, machine_of
-from zerosim.scenario import Scenario, from_mapping, load
+from zerosim.playground.written import Written, written
+from zerosim.scenario import Scenario, from_document, from_mapping
+from zerosim.spec import loading
 from zerosim.spec.calibration_file import calibration_mapping
+from zerosim.spec.changes import parse_change
+from zerosim.spec.deepspeed_batch import BATCH_KEYS
 from zerosim.spec.deepspeed_schema import ALIASES
 from zerosim.spec.deepspeed_schema import ZERO as ZERO_KEYS
 from zerosim.spec.model_file import model_names
+from zerosim.spec.scenario_parts import DEEPSPEED
 from zerosim.spec.strategy import Ddp, DeepSpeed, Fsdp, HierarchicalZero1, Pipeline, Strategy
 from zerosim.spec.topology_file import topology_names
 
@@ -53,7 +58,8 @@ DEFAULT: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`text` is the whole scenario, `state` where its knobs stand, `told` what reading its file made worth saying."""
+    """`text` is the whole scenario, `state` where its knobs stand, `told` what reading its file made worth saying,
+    `written` what the user wrote."""
 
     name: str
     scenario: Scenario
@@ -61,6 +67,7 @@ class Start:
     state: Mapping[str, Value]
     machine: Machine
     told: tuple[str, ...] = ()
+    written: Written = field(default_factory=lambda: Written({}))
 
     @property
     def digest(self) -> str:
@@ -87,12 +94,14 @@ class Start:
 
 def begin(path: str | Path | None = None, changes: tuple[str, ...] = ()) -> Start:
     """The start in a scenario file with the changes of `--set`, or the default with them."""
-    read = from_mapping(DEFAULT, changes=changes) if path is None else load(path, changes)
-    return start_of(read, "" if path is None else str(path))
+    document = loading.inline(dict(DEFAULT), str(DEFAULT["title"])) if path is None else loading.read(path)
+    base, made = Path() if path is None else Path(path).parent, tuple(parse_change(change) for change in changes)
+    read = from_document(document, base, made)
+    return start_of(read, "" if path is None else str(path), written(read, document, base, made))
 
 
-def start_of(scenario: Scenario, name: str = "") -> Start:
-    """The start that a scenario makes."""
+def start_of(scenario: Scenario, name: str = "", own: Written | None = None) -> Start:
+    """The start that a scenario makes; without `own` it was written as its text."""
     text = dict(scenario.text)
     if scenario.calibration is not None:
         text["calibration"] = calibration_mapping(scenario.calibration)
@@ -100,7 +109,7 @@ def start_of(scenario: Scenario, name: str = "") -> Start:
     told = [found.message for found in scenario.findings if found not in again.findings]
     told += [said for said in scenario.assumptions if said not in again.assumptions]
     machine = machine_of(scenario.machine, text["topology"])
-    return Start(name, scenario, text, state_of(scenario, text), machine, tuple(told))
+    return Start(name, scenario, text, state_of(scenario, text), machine, tuple(told), own or Written(scenario.text))
 
 
 def _said_where_it_matters(text: dict[str, Any]) -> tuple[dict[str, Any], Scenario]:
@@ -110,11 +119,11 @@ def _said_where_it_matters(text: dict[str, Any]) -> tuple[dict[str, Any], Scenar
     at this stage or at another that a knob turns to.
     """
     zero = dict(ZERO_KEYS) | {alias: ZERO_KEYS[name] for alias, name in ALIASES.items()}
-    for path, value in list(_leaves(text["strategy"], ("strategy",))):
+    for path, value in list(leaves(text["strategy"], ("strategy",))):
         if path[:-1] == ZERO and path[-1] != "stage" and value == zero[path[-1]].default:
             text = without(text, path)
     scenario = from_mapping(text)
-    for path in [path for path, _ in _leaves(text["strategy"], ("strategy",)) if path[1] == "deepspeed"]:
+    for path in [path for path, _ in leaves(text["strategy"], ("strategy",)) if path[1] == "deepspeed"]:
         if path[: len(ZERO)] != ZERO and (read := _as_well(without(text, path), scenario)):
             text, scenario = without(text, path), read
     return text, scenario
@@ -210,18 +219,23 @@ def _stages(scenario: Scenario) -> int:
 # --- what has no knob -------------------------------------------------------------------------------------------------
 
 
-def kept(text: Mapping[str, Any]) -> list[str]:
-    """Each value of a scenario that no knob turns, as `path: value`."""
+def kept(text: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> list[str]:
+    """Each value of a scenario that no knob turns, as `path: value`; `own` is what the user wrote, who may
+    tell DeepSpeed what changes no step."""
     turned = {control.path for control in CONTROLS} | {("title",), (*ZERO, "stage")}
-    return [f"{'.'.join(path)}: {_said(value)}" for path, value in _leaves(text) if path not in turned]
+    said = dict(leaves(text))
+    if own and own["strategy"].keys() == text["strategy"].keys() == {DEEPSPEED[-1]}:
+        said = dict(leaves(own["strategy"], ("strategy",))) | said
+    shown = {path: value for path, value in said.items() if path not in turned and path[-1] not in BATCH_KEYS}
+    return [f"{'.'.join(path)}: {_said(value)}" for path, value in shown.items()]
 
 
-def _leaves(data: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(data: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """All values with their paths; a described machine or model is one."""
     named = at in (BY_NAME["topology"].path, BY_NAME["model"].path)
     if isinstance(data, Mapping) and data and not named:
         for key, value in data.items():
-            yield from _leaves(value, (*at, str(key)))
+            yield from leaves(value, (*at, str(key)))
     elif not named:
         yield at, data
     elif isinstance(data, Mapping):

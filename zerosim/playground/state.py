@@ -9,6 +9,7 @@ catalogue or the scenario's own, so that a page can name no file. The knobs beco
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from zerosim.spec.model_file import model_names
 
 State = Mapping[str, Value]
 LONGEST = 100  # characters of a value
+LONG_NUMBER = re.compile(r"\d{19,}(?:\.\d+)?")  # beyond what any knob may be
 NVME_PATH = "/local_nvme"
 OVERLAP: Mapping[Any, bool | None] = {"default": None, "on": True, "off": False}
 OFFLOADS = ("offload_optimizer", "offload_param")
@@ -97,25 +99,25 @@ def _own(start: Start, state: State) -> Mapping[str, Any]:
     text, name = start.text, state["strategy"]
     for control in CONTROLS:
         path = control.path[:-1] if control.name in OFFLOADS else control.path
-        if control.path[: len(ZERO)] == ZERO and not control.belongs(name) and _at(text, path) is not None:
+        if control.path[: len(ZERO)] == ZERO and not control.belongs(name) and at(text, path) is not None:
             text = without(text, path)
     return text
 
 
 def _changes(start: Start, state: State) -> Iterator[Change]:
-    yield from _title(start, state)
-    yield from _machine(start, state)
+    yield from title_changes(start, state)
+    yield from machine_changes(start, state)
     for name in ("micro_batch", "accumulation", "sequence", "checkpointing"):
-        yield _change(name, state[name])
+        yield change_of(name, state[name])
     yield from _strategy(start, state)
 
 
-def _change(name: str, value: Any, path: tuple[str, ...] | None = None) -> Change:
+def change_of(name: str, value: Any, path: tuple[str, ...] | None = None) -> Change:
     """A change that the knob `name` makes: its problems then have this name as their source."""
     return Change(name, BY_NAME[name].path if path is None else path, value)
 
 
-def _title(start: Start, state: State) -> Iterator[Change]:
+def title_changes(start: Start, state: State) -> Iterator[Change]:
     """A scenario that is not the start's any more is not called as it."""
     if dict(state) != dict(start.state):
         model = start.scenario.model.name if state["model"] == GIVEN else state["model"]
@@ -124,12 +126,12 @@ def _title(start: Start, state: State) -> Iterator[Change]:
         yield Change("title", ("title",), f"{model} on {machine}, {strategy}")
 
 
-def _machine(start: Start, state: State) -> Iterator[Change]:
+def machine_changes(start: Start, state: State) -> Iterator[Change]:
     for name in ("model", "topology", "nodes", "gpus"):
         if state[name] != start.state[name]:
-            yield _change(name, state[name])
+            yield change_of(name, state[name])
     if state["network"] is not None:
-        yield _change("network", _rate(state["network"]))
+        yield change_of("network", _rate(state["network"]))
 
 
 def _rate(given: Value) -> Value:
@@ -149,9 +151,9 @@ def _strategy(start: Start, state: State) -> Iterator[Change]:
     if name == GIVEN:
         return
     if FAMILY[name] != start.family:
-        yield _change("strategy", {FAMILY[name]: _fresh(name, start.scenario.training.precision)})
+        yield change_of("strategy", {FAMILY[name]: fresh(name, start.scenario.training.precision)})
     if FAMILY[name] == "deepspeed":
-        yield _change("strategy", int(name.removeprefix("zero")), (*ZERO, "stage"))
+        yield change_of("strategy", int(name.removeprefix("zero")), (*ZERO, "stage"))
     for control in CONTROLS:
         if control.strategies and control.belongs(name) and start.has(control):
             yield from _knob(start, state, control)
@@ -160,32 +162,33 @@ def _strategy(start: Start, state: State) -> Iterator[Change]:
 def _knob(start: Start, state: State, control: Control) -> Iterator[Change]:
     value = state[control.name]
     if control.name in OFFLOADS:
-        yield from _offload(start, control, value)
+        yield from offload_changes(start.text, control, value)
     else:
-        yield _change(control.name, OVERLAP[value] if control.name == "overlap" else value)
+        yield change_of(control.name, OVERLAP[value] if control.name == "overlap" else value)
 
 
-def _offload(start: Start, control: Control, device: Value) -> Iterator[Change]:
+def offload_changes(text: Mapping[str, Any], control: Control, device: Value) -> Iterator[Change]:
     """The device in the section that the scenario has, whose other settings stay; else in one of its own."""
-    section, own = control.path[:-1], _at(start.text, control.path[:-1])
+    section, own = control.path[:-1], at(text, control.path[:-1])
     if own is None and device == "none":
         return
     path = {"nvme_path": NVME_PATH} if device == "nvme" else {}
     if own is None:
-        yield _change(control.name, {"device": device, "pin_memory": True, **path}, section)
+        yield change_of(control.name, {"device": device, "pin_memory": True, **path}, section)
         return
-    yield _change(control.name, device)
+    yield change_of(control.name, device)
     if path and "nvme_path" not in own:
-        yield _change(control.name, NVME_PATH, (*section, "nvme_path"))
+        yield change_of(control.name, NVME_PATH, (*section, "nvme_path"))
 
 
-def _at(data: Any, path: Iterable[str]) -> Any:
+def at(data: Any, path: Iterable[str]) -> Any:
+    """What stands at a path of plain data; None where there is nothing."""
     for key in path:
         data = data.get(key) if isinstance(data, Mapping) else None
     return data
 
 
-def _fresh(name: str, precision: str) -> dict[str, Any]:
+def fresh(name: str, precision: str) -> dict[str, Any]:
     """A strategy of which the scenario says nothing: mixed precision as the scenario trains, AdamW, usual clipping."""
     mixed = precision != "fp32"
     match FAMILY[name]:
@@ -211,5 +214,10 @@ def _complaint(problem: Problem) -> Complaint:
     control = problem.source if problem.source in BY_NAME else places.get(problem.path, "")
     if not control:
         return Complaint("", str(problem))
-    parts = (("found", problem.found), ("expected", problem.expected), ("nearest", problem.nearest))
+    parts = (("found", _short(problem.found)), ("expected", problem.expected), ("nearest", problem.nearest))
     return Complaint(control, "; ".join(f"{word} {said}" for word, said in parts if said))
+
+
+def _short(found: str) -> str:
+    """Long numbers with the digits that anyone reads: 1e+99, which as a whole number has a hundred."""
+    return LONG_NUMBER.sub(lambda digits: f"{float(digits[0]):.4g}", found)

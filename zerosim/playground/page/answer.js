@@ -5,7 +5,7 @@
 (() => {
 "use strict";
 
-const { element } = window.play;
+const { element, short } = window.play;
 const SAME = 5e-5; // of a share: what rounds to 0.0 %
 
 /** By how much a number differs from the baseline's: a share in points of a hundred, others relative to it. */
@@ -14,14 +14,15 @@ const difference = (number, before) => {
   return before.value ? number.value / before.value - 1 : Number(number.value > 0);
 };
 
-/** "12.3 % less, better (was 812 ms)". */
+/** "12.3 % less, better (was 812 ms)"; neither better nor worse where the two are of different `work`. */
 const change = (number, before) => {
   const by = difference(number, before);
   if (Math.abs(by) < SAME) return element("dd", { className: "change", textContent: "as the baseline" });
   const way = by < 0 ? "less" : "more";
-  const judged = way === number.better ? "better" : "worse";
+  const judged = number.work !== before.work ? "" : way === number.better ? "better" : "worse";
   const much = `${Number((100 * Math.abs(by)).toPrecision(3))} ${number.share ? "points" : "%"}`;
-  return element("dd", { className: `change ${judged}`, textContent: `${much} ${way}, ${judged} (was ${before.text})` });
+  const told = judged ? `, ${judged} (was ${before.text})` : ` (was ${before.text}, for ${short(before.work)} tokens)`;
+  return element("dd", { className: `change ${judged}`.trim(), textContent: `${much} ${way}${told}` });
 };
 
 const headline = (number, pinned) => {
@@ -55,8 +56,17 @@ const tier = (each, pinned) => {
 
 const items = (list, texts) => list.replaceChildren(...texts.map((text) => element("li", { textContent: text })));
 
-/** Fragments that the server wrote, as nodes: parsed by themselves, so that nothing in them runs. */
-const fragments = (html) => [...new DOMParser().parseFromString(html, "text/html").body.childNodes];
+/** Fragments that the server wrote, as nodes: parsed by themselves, so that nothing in them runs. A table that is wider
+    than the page moves in a frame of its own. */
+const fragments = (html) => {
+  const { body } = new DOMParser().parseFromString(html, "text/html");
+  for (const table of body.querySelectorAll("table")) {
+    const frame = element("div", { className: "wide" });
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+  return [...body.childNodes];
+};
 
 /** Everything below the status line but the timeline. */
 const show = (answer, pinned) => {

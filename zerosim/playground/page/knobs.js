@@ -25,11 +25,18 @@ const short = (value) => {
   return `${Number((value / scale).toPrecision(4))}${letter}`;
 };
 
+/** "500M" of elements as files have it: a number and one letter of `units`; NaN where it is not that. */
+const scaled = (plain, units) => {
+  const [, number, letter] = /^([\d.]+(?:e[+-]?\d+)?)\s*([a-z])$/i.exec(plain) ?? [];
+  return letter in units ? Number((Number(number) * units[letter]).toPrecision(15)) : NaN;
+};
+
 /** A number where the text is one, else the text; nothing where that means something. */
 const typed = (text, control) => {
   const plain = text.trim();
   if (plain === "" && control.null) return null;
-  return plain !== "" && Number.isFinite(Number(plain)) ? Number(plain) : plain;
+  const value = plain === "" ? NaN : [Number(plain), scaled(plain, control.counts)].find(Number.isFinite);
+  return Number.isFinite(value) ? value : plain;
 };
 
 /** "1 sequence", "500M elements", "200 Gb/s". */
@@ -90,10 +97,11 @@ const number = (control, changed) => {
   slider.setAttribute("aria-label", `${control.label}, slider`);
   slider.hidden = stops.length === 0;
   const said = (value) => (control.unit && typeof value === "number" ? counted(value, control.unit) : control.unit);
+  const none = (meant) => (input.disabled ? "" : [said(meant), control.null].filter(Boolean).join(", "));
   /** What a value means, round the box in which it may be being typed. */
   const tell = (value, meant = value) => {
     input.placeholder = value === null && meant !== null && meant !== undefined ? String(meant) : "";
-    unit.textContent = ended(value === null ? [said(meant), control.null].filter(Boolean).join(", ") : said(value));
+    unit.textContent = ended(value === null ? none(meant) : said(value));
     if (typeof meant === "number" && stops.length) slider.value = nearest(stops, meant);
     slider.setAttribute("aria-valuetext", said(meant) || String(meant));
   };
@@ -106,6 +114,7 @@ const number = (control, changed) => {
     changed(stops[slider.valueAsNumber], true);
   });
   input.addEventListener("input", () => changed(typed(input.value, control), false));
+  input.addEventListener("change", () => changed(typed(input.value, control), true)); // Enter, or it is left
   described(input, parts);
   parts.about.prepend(unit, " ");
   parts.box.append(parts.label, element("span", { className: "value" }, slider, input), parts.about, parts.wrong);

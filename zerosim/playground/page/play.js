@@ -38,6 +38,7 @@ const turned = (start, state) => {
 /** Asks what the knobs say; the answer is shown if they still stand there. */
 const play = async () => {
   clearTimeout(now.timer);
+  now.timer = 0;
   now.asking.abort();
   now.asking = new AbortController();
   const { number, start, state } = now;
@@ -51,7 +52,7 @@ const later = (delay) => {
 };
 
 const said = (text, busy = false) => {
-  by("status").textContent = text;
+  by("status").replaceChildren(...[text].flat());
   by("shown").setAttribute("aria-busy", String(busy));
 };
 
@@ -72,13 +73,21 @@ const settle = (answer, since) => {
   for (const id of ["answer", "more"]) by(id).classList.toggle("old", Boolean(answer.wrong));
   if (answer.wrong) {
     const shown = now.answer ? `Below is still ${now.answer.title}, as it was played last.` : 'Try "Back to the start".';
-    said(`Not played${beside.length ? "" : ": the marked knob is wrong"}. ${shown}`);
+    said(["Not played", ...(beside.length ? [] : [": ", ...culprits(answer.wrong)]), `. ${shown}`]);
     return;
   }
   now.answer = answer;
   draw();
   turn();
   said(`Played and drawn in ${Math.round(performance.now() - since)} ms.`);
+};
+
+/** "Nodes and Micro-batch are wrong": names that lead to their knobs. */
+const culprits = (wrong) => {
+  const wanted = [...new Set(wrong.map((each) => each.control))].map((name) => now.made.get(name));
+  const names = wanted.map((knob) => element("button", { type: "button", className: "name",
+    textContent: knob.control.label, onclick: () => knob.input.focus() }));
+  return [...names.flatMap((name, place) => (place ? [" and ", name] : [name])), names.length > 1 ? " are wrong" : " is wrong"];
 };
 
 const draw = () => {
@@ -101,6 +110,10 @@ const named = (answer, before) => ({ ...answer.figure, title: `${before}${answer
 const FOLLOWING = { topology: { nodes: null, gpus: null, network: null }, nodes: { gpus: null } };
 
 const changed = (name, value, atOnce) => {
+  if (value === now.state[name]) { // typed before: Enter only asks sooner
+    if (atOnce && now.timer) play();
+    return;
+  }
   turned(now.start, { ...now.state, [name]: value, ...FOLLOWING[name] });
   turn(name);
   later(atOnce ? SOON : TYPING);
@@ -116,6 +129,7 @@ const meant = (name) => {
 /** All knobs to where the state says, but for the box that is being typed in; those that do not belong are hidden. */
 const turn = (busy = "") => {
   const machine = now.begun.machines[now.state.topology];
+  ported(machine);
   for (const [name, knob] of now.made) {
     const { strategies } = knob.control;
     knob.box.hidden = strategies.length > 0 && !strategies.includes(now.state.strategy);
@@ -123,7 +137,6 @@ const turn = (busy = "") => {
     knob[typing ? "tell" : "show"](now.state[name], meant(name));
     if (name.startsWith("offload_")) knob.allow(machine?.tiers ?? []);
   }
-  ported(machine);
 };
 
 /** A machine whose ports cannot be turned together has no such knob; one node has no use for it. */
@@ -140,14 +153,15 @@ const ported = (machine) => {
 
 /** The knobs and the baseline of the address; another link, or a baseline chosen since, ends this one's. */
 const restore = async () => {
-  const { start, state, pinned } = link.read(now.begun, location.hash);
+  const { start, state, pinned, notes } = link.read(now.begun, location.hash);
   turned(start, state);
   turn();
   const { number } = now;
   const restored = based(null);
+  lost(notes.join(" "));
   const answer = pinned ? await ask("/play", { start, state: pinned, number }, "-pinned") : null;
   if (restored !== now.restored) return;
-  if (answer?.wrong) lost(`The baseline of this link is left out: ${texts(answer)}`);
+  if (answer?.wrong) lost([...notes, `The baseline of this link is left out: ${texts(answer)}`].join(" "));
   else if (answer?.figure) now.pinned = answer;
   if (number === now.number) await play();
   else if (now.answer) draw();
@@ -160,7 +174,7 @@ const based = (pinned) => {
   return now.restored;
 };
 
-/** Why there is no baseline although the link has one. */
+/** What of a link is not as it says. */
 const lost = (text) => {
   by("lost").hidden = !text;
   by("lost").textContent = text;
@@ -180,6 +194,7 @@ const unpin = () => {
 
 const reset = () => {
   turned(now.begun.start, { ...now.begun.state });
+  lost("");
   turn();
   play();
 };
@@ -191,10 +206,21 @@ const dark = () => {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
+/** The colours that were chosen in this tab; where a browser keeps nothing, none. */
+const chosenScheme = (chosen) => {
+  try {
+    if (chosen) sessionStorage.setItem("scheme", chosen);
+    return sessionStorage.getItem("scheme");
+  } catch {
+    return null;
+  }
+};
+
 const otherScheme = () => { by("scheme").textContent = dark() ? "Light colours" : "Dark colours"; };
 
 const scheme = () => {
   document.documentElement.dataset.theme = dark() ? "light" : "dark";
+  chosenScheme(document.documentElement.dataset.theme);
   otherScheme();
 };
 
@@ -233,6 +259,7 @@ const begin = async () => {
   items(by("told-list"), now.begun.told);
   now.made = knobs(by("knobs"), now.begun.controls, changed);
   for (const [id, act] of Object.entries(BUTTONS)) by(id).addEventListener("click", act);
+  if (chosenScheme()) document.documentElement.dataset.theme = chosenScheme();
   otherScheme();
   document.querySelectorAll("[data-file]").forEach((each) => each.addEventListener("click", () => download(each)));
   addEventListener("hashchange", restore);

@@ -76,17 +76,17 @@ def config_of(asked: Asked, best: Scenario, changes: Sequence[Change]) -> Config
         data |= batch
     given = Parts.of(asked.document, asked.base, asked.changes).given(DEEPSPEED)
     text = edited(read_text(asked.base / given), data) if isinstance(given, str) else ""
-    data = _whole(data)
+    data = plain_counts(data)
     beside = tuple(change for change in changes if change.path[0] == "training")
     return Config(data, text or json.dumps(data, indent=2) + "\n", whole, beside, asked.changes)
 
 
-def _whole(value: Any) -> Any:
+def plain_counts(value: Any) -> Any:
     """Plain data in which counts are whole numbers, as DeepSpeed wants them."""
     if isinstance(value, Mapping):
-        return {str(key): _whole(each) for key, each in value.items()}
+        return {str(key): plain_counts(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [plain_counts(each) for each in value]
     whole = isinstance(value, float) and value >= INTEGRAL and value == int(value)
     return int(value) if whole else value
 
