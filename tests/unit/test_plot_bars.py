@@ -66,7 +66,7 @@ def test_bars_without_labels_are_numbered() -> None:
     assert names(plot.breakdown([tiny(), tiny()]).axes[0]) == ["step 1", "step 2"]
     with pytest.raises(InputError, match="labels: found 1 labels; expected 2, one a timeline"):
         plot.breakdown([tiny(), tiny()], ["a"])
-    with pytest.raises(InputError, match="found no timeline"):
+    with pytest.raises(InputError, match="played: found none; expected one step or more"):
         plot.breakdown([])
 
 

@@ -6,7 +6,7 @@ summary tells. Where moves are closer than a fraction of a point of paper the hi
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from zerosim.plot import paper, scales
 from zerosim.plot.bars import tier_of
+from zerosim.plot.checks import Held, checked, span
 from zerosim.plot.inks import INK, limit, paint, stroke
 from zerosim.plot.named import ranks_per_node, title_of
 from zerosim.report.palette import HELD, LIMIT
@@ -25,6 +26,7 @@ from zerosim.views import TierMemory
 from zerosim.views.memory_by_category import Categories, by_category
 
 HEIGHT = 2.3  # inches
+AXIS = "100 GB"  # what stands at its left takes about so much
 COLUMNS = 1500  # of the curve: a third of a point of paper each
 NEAR = 0.5  # of the peak: a capacity so far above it is not on the axis
 SEEN = 5e-3  # of the most that is held: less is no entry of the legend
@@ -38,10 +40,11 @@ class _Levels(NamedTuple):
     bytes: dict[str, npt.NDArray[np.float64]]
 
 
+@checked
 def memory(
     played: Timeline,
     tier: str = "gpu",
-    by: Literal["category", "total"] = "category",
+    by: Held = "category",
     start: float | None = None,
     end: float | None = None,
     title: str | None = None,
@@ -50,21 +53,22 @@ def memory(
 ) -> Figure:
     """Bytes held by a tier over the step: of one GPU, or of a node's `dram` or `nvme`, by category or as a whole."""
     held = tier_of(played, tier)
-    span = (start or 0.0, played.makespan if end is None else end)
-    levels = _levels(by_category(played, tier, ranks_per_node(played)), span)
+    shown = span("memory", start, end, played.makespan)
+    levels = _levels(by_category(played, tier, ranks_per_node(played)), shown)
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         entries = _areas(on, levels) if by == "category" else _line(on, levels)
-        entries += [*_capacity(on, held, span), *_peak(on, held, span)]
+        entries += [*_capacity(on, held, shown), *_peak(on, held, shown)]
         scales.sizes(on, "y", held.peak, f"held by {TIER_NAMES.get(tier, tier)}")
-        scales.seconds(on, "x", span[1])
-        on.set_xlim(*span)
-        paper.title(on, title_of(played) if title is None else title)
+        scales.seconds(on, "x", shown[1])
+        on.set_xlim(*shown)
+        room = paper.room(width, [AXIS], ax)
+        more = paper.title(on, title_of(played) if title is None else title, room)
         on.grid(axis="both")
         lines = paper.legend(figure, entries, ax)
         if ax is None:
-            figure.set_size_inches(width, HEIGHT + paper.LEGEND_LINE * lines)
+            figure.set_size_inches(width, HEIGHT + more + paper.LEGEND_LINE * lines)
         return figure
 
 
