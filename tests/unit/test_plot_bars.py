@@ -146,7 +146,7 @@ def test_other_tiers() -> None:
 def test_a_measured_step_holds_nothing_that_is_known() -> None:
     step = Step((), (), frozenset(), {}, 1)
     empty = Timeline((step,), (RankClass("all", (0,)),), {"all": []}, {"all": []}, Supply({}, {}, {}, {}, {}))
-    with pytest.raises(InputError, match="none, as a trace does not tell what was held"):
+    with pytest.raises(InputError, match="none, as a trace without .memory. events does not tell what was held"):
         plot.memory(empty)
     assert written(plot.breakdown([empty], ["none"]).axes[0]) == ["0 s"]
 

@@ -18,6 +18,7 @@ from zerosim.measured.steps import Wanted, Window, window
 from zerosim.measured.works import UNSAID
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.profile import Profile, read_profile
+from zerosim.spec.profile_events import Level
 from zerosim.step import Step
 from zerosim.timeline import Timeline
 from zerosim.views import recorded
@@ -137,30 +138,28 @@ def _supply(ranks: Sequence[_Rank]) -> Supply:
 def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timeline) -> recorded.Facts:
     events = max(sum(rank.recorded.events for rank in ranks), 1)
     worlds = [rank.profile.world_size for rank in ranks if rank.profile.world_size]
-    allocated, reserved = _memory(slowest)
+    levels, start = _levels(slowest), slowest.window.start
     return recorded.Facts(
         title=title,
         step=slowest.window.label,
         world_size=max(worlds) if worlds else None,
         product=slowest.profile.products.get(slowest.device, ""),
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
-        allocated=allocated,
-        reserved=reserved,
+        allocated=max((level.allocated for level in levels), default=0.0) or None,
+        reserved=max((level.reserved for level in levels if level.reserved is not None), default=None),
+        levels=tuple((max(level.time - start, 0.0) / 1e6 / slowest.profile.ticks, level.allocated) for level in levels),
         waited=slowest.recorded.waited,
         findings=tuple(_findings(ranks, slowest, timeline)),
         assumptions=tuple(_assumptions(ranks, slowest)),
     )
 
 
-def _memory(rank: _Rank) -> tuple[float | None, float | None]:
-    """The peaks within the step; what was held when it began counts."""
+def _levels(rank: _Rank) -> list[Level]:
+    """Of memory within the step; what was held when it began counts."""
     known = [level for level in rank.profile.levels if level.device == rank.device and level.time <= rank.window.end]
     inside = [level for level in known if level.time >= rank.window.start]
     before = [level for level in known if level.time < rank.window.start][-1:]
-    levels = [*before, *inside]
-    reserved = [level.reserved for level in levels if level.reserved is not None]
-    allocated = max((level.allocated for level in levels), default=0.0)
-    return allocated or None, max(reserved, default=None)
+    return [*before, *inside]
 
 
 def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Iterator[Finding]:

@@ -13,19 +13,17 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from zerosim.errors import InputError, Problem, nearest
 from zerosim.plot import paper, scales
 from zerosim.plot.checks import checked, wrongly
-from zerosim.plot.inks import RIM, limit, paint, stroke
-from zerosim.plot.named import labelled, ranks_per_node
-from zerosim.report.palette import HELD, LIMIT, SPENT, Ink
+from zerosim.plot.inks import HELD_INKS, RIM, limit, paint, stroke
+from zerosim.plot.named import labelled
+from zerosim.plot.tiers import Held, each_tier
+from zerosim.report.palette import LIMIT, SPENT, Ink
 from zerosim.studies.ledger import GRADIENT, OPTIMIZER, WEIGHT, Entry, model_states
 from zerosim.studies.ledger import ledger as bill
 from zerosim.timeline import Timeline
 from zerosim.units import show_count, show_seconds, show_share, show_size
-from zerosim.views import TierMemory
 from zerosim.views import breakdown as parts_of
-from zerosim.views import memory as tiers_of
 
 BAR, AROUND = 0.27, 0.62  # inches: of a bar with what is between two of them; above and below all
 THICK = 0.72  # of what a bar has
@@ -89,12 +87,10 @@ def memory_parts(
     width: float = paper.WIDTH,
     ax: Axes | None = None,
 ) -> Figure:
-    """What a tier holds at its peak, with its capacity: of one GPU, or of a node's `dram` or `nvme`."""
-    bars = []
-    for each, label in zip(played, labelled(played, labels), strict=True):
-        held = tier_of(each, tier)
-        told = f"{show_size(held.peak)}{', does not fit' if held.excess else ''}"
-        bars.append(_Bar(label, held.parts, told, held.capacity))
+    """What a tier holds at its peak, with its capacity: of one GPU, or of a node's `dram` or `nvme`. A trace tells
+    the sum alone, if it was recorded."""
+    pairs = zip(labelled(played, labels), each_tier(played, tier), strict=True)
+    bars = [_memory_bar(label, held) for label, held in pairs]
     whose = "a GPU" if tier == "gpu" else f"{tier.upper().replace('NVME', 'NVMe')} of a node"
     return _sized(bars, f"peak of {whose}", title, width, ax)
 
@@ -126,14 +122,11 @@ def ledger(
     return _sized(bars, "model states a GPU", named, width, ax)
 
 
-def tier_of(played: Timeline, tier: str) -> TierMemory:
-    """A tier of a played step; InputError where nothing is held there, as in a step that was measured."""
-    tiers = {name: held for name, held in tiers_of(played, ranks_per_node(played)).items() if held.peak}
-    if tier not in tiers:
-        known = ", ".join(tiers) or "none, as a trace does not tell what was held"
-        expected = f"one of the tiers in use: {known}"
-        raise InputError([Problem("plot.memory", "tier", f'"{tier}"', expected, nearest(tier, list(tiers)))])
-    return tiers[tier]
+def _memory_bar(label: str, held: Held | None) -> _Bar:
+    """None: nobody recorded it."""
+    if held is None:
+        return _Bar(label, {}, "not recorded")
+    return _Bar(label, held.parts, f"{show_size(held.peak)}{', does not fit' if held.excess else ''}", held.capacity)
 
 
 def _entry_name(entry: Entry) -> str:
@@ -163,7 +156,7 @@ def _states(entry: Entry, parameters: float, gpus: int) -> dict[str, float]:
 def _sized(bars: Sequence[_Bar], label: str, title: str, width: float, ax: Axes | None) -> Figure:
     """Bars of bytes."""
     most = max(bar.end for bar in bars)
-    return _drawn(bars, HELD, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
+    return _drawn(bars, HELD_INKS, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
 
 
 def _drawn(

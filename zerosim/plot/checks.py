@@ -25,7 +25,7 @@ from zerosim.units import show_seconds
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Held = Literal["category", "total"]
+By = Literal["category", "total"]
 KnobOf = Literal["step", "tokens"]
 NetworkOf = Literal["slowdown", "step"]
 WIDEST = 100.0  # inches; beyond it a file has too many pixels to be written
@@ -165,7 +165,7 @@ CHECKS: Mapping[str, Check] = {
     "lanes": Check(_optional(_some(_text)), "names of lanes in a list"),
     "start": _SECONDS,
     "end": _SECONDS,
-    "by": _one_of(Held),
+    "by": _one_of(By),
     "knob.of": _one_of(KnobOf, optional=True),
     "network.of": _one_of(NetworkOf),
     "target": Check(_optional(lambda value: _number(value) and value >= 0), "a number that is not below 0"),

@@ -37,6 +37,15 @@ NARROWEST = 36.0  # points of axes, whatever stands beside them
 NAMES, CUT = 0.34, "..."  # of the width, which names at the left of bars may have; where one is cut
 MOST_BESIDE, BELOW = 0.8, 30.0  # of the width of axes, for a legend beside them; points below them, for one there
 TITLE_LINE = 0.155  # inches
+TIGHT = 1.8  # inches of axes: in narrower ones the words are small
+SMALL_TITLE = 6.5  # points
+SMALL: Mapping[str, Any] = {  # a legend of such
+    "fontsize": 5.5,
+    "handlelength": 1.2,
+    "handletextpad": 0.5,
+    "labelspacing": 0.2,
+    "borderpad": 0.0,
+}
 FULL = 0.98  # of the width, which a legend may have
 NOTE = 7.0  # points of the letters of notes
 NOTE_BESIDE = 34  # letters in a line of notes beside axes
@@ -181,39 +190,58 @@ def _whole(ax: Axes) -> Figure:
 
 def legend(figure: Figure, handles: Sequence[Artist], ax: Axes | None = None, notes: Iterable[str] = ()) -> int:
     """The legend outside the axes, and how many lines it has: below them all, or beside `ax` where the figure is
-    somebody else's: at the right, or below it where the legend would be nearly as wide. Notes, each once, stand above
-    its entries."""
+    somebody else's: at the right, or below where the legend would be nearly as wide (of small axes the first
+    one's below them all, where it needs fewer lines). Notes, each once, stand above its entries."""
     if not handles:
         return 0
     letters = NOTE_BESIDE if ax is not None else int(FULL * 72 * figure.get_figwidth() / LETTER)
     told = [line for note in dict.fromkeys(notes) for line in wrap(note, letters)]
     look: dict[str, Any] = {"handles": list(handles), "title": "\n".join(told), "alignment": "left"}
-    if ax is not None:
-        made = ax.legend(**look, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        if made.get_window_extent().width > MOST_BESIDE * ax.bbox.width:
-            below = ax.transAxes + ScaledTranslation(0.0, -BELOW / 72, figure.dpi_scale_trans)
-            ax.legend(**look, loc="upper left", bbox_to_anchor=(0.0, 0.0), bbox_transform=below)
-        return 0
-    for lines in range(1, len(handles) + 1):
-        made = figure.legend(**look, loc="outside lower left", ncols=-(-len(handles) // lines))
-        if made.get_window_extent().width <= FULL * figure.bbox.width or lines == len(handles):
+    if ax is None:
+        return _under(figure, look) + len(told)
+    look |= SMALL if _tight(ax) else {}
+    made = ax.legend(**look, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if made.get_window_extent().width > MOST_BESIDE * ax.bbox.width:
+        made.remove()
+        _under(figure, look) if _tight(ax) and not figure.legends else _below(ax, look)
+    return 0
+
+
+def _under(figure: Figure, look: Mapping[str, Any]) -> int:
+    """A legend under all axes, in as few lines as have room; how many these are."""
+    entries = len(look["handles"])
+    for lines in range(1, entries + 1):
+        made = figure.legend(**look, loc="outside lower left", ncols=-(-entries // lines))
+        if made.get_window_extent().width <= FULL * figure.bbox.width or lines == entries:
             break
         made.remove()
-    return lines + len(told)
+    return lines
+
+
+def _below(ax: Axes, look: Mapping[str, Any]) -> None:
+    """A legend under one of several axes."""
+    down = ScaledTranslation(0.0, -BELOW / 72, _whole(ax).dpi_scale_trans)
+    ax.legend(**look, loc="upper left", bbox_to_anchor=(0.0, 0.0), bbox_transform=ax.transAxes + down)
+
+
+def _tight(ax: Axes) -> bool:
+    """Whether axes are so narrow that their words are small."""
+    return _whole(ax).get_figwidth() * ax.get_position().width < TIGHT
 
 
 def title(ax: Axes, text: str, points: float) -> float:
     """A title in lines of so many points at the most; the inches of those beyond the first."""
-    lines = _lines(text, points)
+    size = SMALL_TITLE if _tight(ax) else STYLE["axes.titlesize"]
+    lines = _lines(text, points, size)
     if text:
-        ax.set_title("\n".join(lines), parse_math=False)
+        ax.set_title("\n".join(lines), parse_math=False, size=size)
     return TITLE_LINE * max(len(lines) - 1, 0)
 
 
-def _lines(text: str, points: float) -> list[str]:
+def _lines(text: str, points: float, size: float) -> list[str]:
     """Words in lines as wide as these letters are. Matplotlib's own `wrap` takes what is between dollars for formulas,
     which are narrower."""
-    letters = FontProperties(family=STYLE["font.family"], size=STYLE["axes.titlesize"], weight="bold")
+    letters = FontProperties(family=STYLE["font.family"], size=size, weight="bold")
 
     def wide(line: str) -> float:
         return float(TextToPath().get_text_width_height_descent(line, letters, ismath=False)[0])

@@ -33,7 +33,8 @@ PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "over
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the files say beside their events. `launched`: the launches of the kernels were recorded. `allocated` and
-    `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the thread
+    `reserved`: peaks of GPU memory as the caching allocator counted them; `levels`: what was allocated from so many
+    seconds of the step on. `waited`: how often and how long the thread
     of the host that waited longest waited for the GPU."""
 
     title: str
@@ -43,6 +44,7 @@ class Facts:
     launched: bool = True
     allocated: float | None = None
     reserved: float | None = None
+    levels: tuple[tuple[float, float], ...] = ()
     waited: tuple[int, float] = (0, 0.0)
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[str, ...] = ()
