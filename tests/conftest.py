@@ -16,7 +16,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 TABLE = "recorded run"  # the property under which a test hands in a row
 
-FIRST = ("papers/test_training.py", "examples/test_readme.py")  # so that no worker is at one when the others are done
+FIRST = (
+    "papers/test_training.py",
+    "examples/test_readme.py",
+    "notebooks/test_lessons.py",
+)  # so that no worker is at one when the others are done
 GARBAGE = 100_000  # objects that are made before garbage is looked for; Python's own is 700
 
 

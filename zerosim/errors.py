@@ -39,11 +39,11 @@ class Problem:
             f"expected {self.expected}" if self.expected else "",
         ]
         said.append(f"nearest {self.nearest}" if self.nearest else "")
-        return _one_line(": ".join(part for part in (where, self.path, "; ".join(s for s in said if s)) if part))
+        return printable(": ".join(part for part in (where, self.path, "; ".join(s for s in said if s)) if part))
 
 
-def _one_line(text: str) -> str:
-    """The text with what a terminal would act on written as escapes, so that a problem stays one line."""
+def printable(text: str) -> str:
+    """The text on one line, with what a terminal would act on (controls, overrides of direction) written as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

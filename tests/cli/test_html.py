@@ -1,17 +1,21 @@
 """`run --html` and `compare --html`: a file beside the answer, the same whatever it is called."""
 
+import html
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+import zerosim
 from tests.cli.asking import ROOT, SMALL, ask
 from tests.documents import Document
+from zerosim.cli.further import further
 
 UNWRITABLE = {
     "through a file": ("small.yaml/a.html", "small.yaml/a.html: found a path that leads through a file"),
     "a folder": ("folder", "folder: found a folder; expected the name of a file"),
-    "no name": ("", ".: found a folder; expected the name of a file"),
+    "no name": ("", '--html: found ""; expected the name of a file'),
 }
 
 
@@ -88,5 +92,32 @@ def test_a_measured_step_has_a_page_alone_and_beside_a_scenario(small: Path) -> 
     both = Document(Path("b.html").read_text(encoding="utf-8"))
     titles = [title for level, title in both.headings if level == 2 and title[:3] in ("A  ", "B  ")]
     assert titles[0] == "A  small"
-    assert "(measured, " in titles[1]
+    assert "(simulated, " in titles[1]
     assert "What ran" in both.text
+
+
+@pytest.mark.parametrize("stage", ["2", "3"])
+def test_what_would_change_it_are_commands_that_run(stage: str, small: Path) -> None:
+    changes = ["--set", f"strategy.deepspeed.zero_optimization.stage={stage}", "--set", "title=a b"]
+    ask("run", small, *changes, "--html", "a")
+    found = re.findall("<pre>(zerosim .*)</pre>", Path("a").read_text(encoding="utf-8"))
+    commands = [shlex.split(html.unescape(line))[1:] for line in found][:4]  # the last one makes the page again
+    assert [words[0] for words in commands] == ["doctor", "explain", "tune", "require"]
+    assert all(words[1:6] == ["small.yaml", *changes] for words in commands)
+    require = commands[-1]
+    assert ask(*require, "--json").json["resource"] == require[require.index("--resource") + 1]
+
+
+def test_what_cannot_be_read_again_is_asked_nothing_more(small: Path) -> None:
+    scenario = zerosim.load(small)
+    summary = zerosim.simulate(scenario).summary()
+    assert len(list(further(scenario, summary, ()))) == 4
+    small.unlink()
+    assert not list(further(scenario, summary, ()))
+
+
+def test_files_have_names_of_their_own(small: Path) -> None:
+    for name in ("", "-"):
+        assert ask("run", small, "--html", name).refused() == [f'--html: found "{name}"; expected the name of a file']
+    (same,) = ask("run", small, "--svg", "a.html", "--html", "./a.html").refused()
+    assert same == '--html: found "./a.html", as --svg; expected a file of its own'

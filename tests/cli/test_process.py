@@ -117,13 +117,13 @@ def test_a_folder_gets_a_trace_of_each_kind_of_rank(small: Path) -> None:
 UNWRITABLE = {
     "through a file": ("--svg", "small.yaml/a.svg", "small.yaml/a.svg: found a path that leads through a file"),
     "a folder": ("--svg", "folder", "folder: found a folder; expected the name of a file"),
-    "no name": ("--svg", "", ".: found a folder; expected the name of a file"),
+    "no name": ("--svg", "", '--svg: found ""; expected the name of a file'),
     "a null character": ("--svg", "a\0.svg", "a\\x00.svg: found embedded null byte"),
     "too long a name": ("--svg", "x" * 300, "found file name too long"),
     "not allowed": ("--svg", "/proc/a.svg", "/proc/a.svg: found "),
     "another suffix": ("--trace", "trace.txt", 'trace.txt: found "trace.txt"; expected a name that ends in .json or'),
     "a trace through a file": ("--trace", "small.yaml/", "found a path that leads through a file"),
-    "a trace without a name": ("--trace", "", "trace: found no name; expected the name of a file or a folder"),
+    "a trace without a name": ("--trace", "", '--trace: found ""; expected the name of a file'),
     "too long a name of a trace": ("--trace", "x" * 300 + ".json", "found file name too long"),
     "a null character in a trace": ("--trace", "a\0.json", "a\\x00.json: found embedded null byte"),
 }  # fmt: skip

@@ -29,7 +29,7 @@ def test_a_measured_step_prints_as_a_played_one(traces: Path) -> None:
     assert (answer.code, answer.err) == (0, "")
     lines = [line.strip() for line in answer.out.splitlines()]
     assert lines[0].split("  ")[0] == "rank0.pt.trace.json and 1 more"
-    assert lines[0].endswith("measured, step 4, 2 ranks of 2")
+    assert lines[0].endswith("measured, step 5, 2 ranks of 2")
     assert "C  compute                540 us  54.0 %" in lines
     assert "X  exposed communication  100 us  10.0 %  50 % of 200 us hidden" in lines
     assert "phases: forward 400 us (40.0 %), backward 300 us (30.0 %), optimizer 300 us (30.0 %)" in lines
@@ -59,7 +59,7 @@ def test_json_has_the_keys_of_run_and_null_for_what_no_trace_tells(traces: Path)
 
 def test_a_step_a_picture_and_what_is_refused(tmp_path: Path, traces: Path) -> None:
     (file, _) = sorted(traces.iterdir())
-    assert ask("trace", "read", file, "--step", "5", "--json").json["step"] == "step 5"
+    assert ask("trace", "read", file, "--step", "4", "--json").json["step"] == "step 4"
     assert "found 9; expected a step of" in ask("trace", "read", file, "--step", "9").refused()[0]
     drawn = ask("trace", "read", file, "--svg", tmp_path / "t.svg")
     assert (drawn.code, drawn.err) == (0, f"picture written to {tmp_path / 't.svg'}\n")
@@ -86,7 +86,7 @@ def test_compare_takes_measured_steps_beside_played_ones(small: Path, traces: Pa
     assert answer.code == 0
     lines = answer.out.splitlines()
     assert lines[:3] == [
-        "A  played (baseline)", "B  rank0.pt.trace.json (measured, step 4)", "C  traces (measured, step 4)",
+        "A  played (baseline)", "B  rank0.pt.trace.json (measured, step 5)", "C  traces (measured, step 5)",
     ]  # fmt: skip
     cells = {line[:22].strip(): line[22:].split() for line in lines[4:]}
     assert cells["tokens/s"][1:] == ["-"] * 4
@@ -104,3 +104,20 @@ def test_what_asks_for_a_scenario_is_not_asked_of_a_trace(small: Path, traces: P
     assert "expected a scenario to change" in ask("compare", traces, traces, "--set", "nodes=2").refused()[0]
     broken = write(traces.parent / "broken.json", document(three_steps()) | {"traceEvents": []})
     assert "found no GPU events" in ask("compare", small, broken).refused()[0]
+
+
+def test_a_simulated_trace_is_called_one_and_has_a_peak(tmp_path: Path, small: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        ask("run", small, "--trace", tmp_path / folder / "own.json")
+    paths = [tmp_path / folder / "own.json" for folder in ("a", "b")]
+    head = ask("trace", "read", paths[0]).out.splitlines()
+    assert head[0].endswith("simulated, step 0, 1 rank of 8")
+    assert "capacity 85.04 GB" in head[1]
+    lines = ask("compare", small, *paths).out.splitlines()
+    assert lines[1:3] == [f"{letter}  {path} (simulated, step 0)" for letter, path in zip("BC", paths, strict=True)]
+    (peak,) = (line.split() for line in lines if line.startswith("GPU memory at its peak"))
+    assert peak[5:7] == peak[7:9] == peak[10:12]
+    (fits,) = (line.split() for line in lines if line.startswith("fits in memory"))
+    assert fits[3:] == ["yes", "-", "-"]
+    assert ask("trace", "read", "").refused() == ["trace: found no name; expected the name of a file or a folder"]

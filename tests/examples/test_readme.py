@@ -51,6 +51,14 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     assert (tmp_path / "picture.svg").read_bytes() == (ROOT / name).read_bytes()
 
 
+def test_the_program_that_draws_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of its own, since it writes."""
+    (program,) = [each for each in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "plot.save" in each]
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace('"scenarios/', f'"{ROOT}/scenarios/'), {})
+    assert (tmp_path / "timeline.pdf").read_bytes().startswith(b"%PDF")
+
+
 def test_two_nodes_are_as_much_slower_as_it_says() -> None:
     import zerosim
 

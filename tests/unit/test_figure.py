@@ -110,7 +110,7 @@ def test_memory_and_its_capacity() -> None:
     gpu, dram = figure(timelines.tiny())["memory"][0]
     assert (gpu["tier"], gpu["capacity"], gpu["peak"]) == ("gpu", 1e9, 550e6)
     assert gpu["peakOp"] == "backward 1"
-    assert [curve["name"] for curve in gpu["curves"]] == ["allocated", "busy", "reserved"]
+    assert [curve["name"] for curve in gpu["curves"]] == ["allocated + overhead", "busy", "reserved"]
     allocated = gpu["curves"][0]
     assert unpacked(allocated["bytes"], allocated["points"]).max() == 550e6
     assert (dram["title"], dram["peak"], len(dram["curves"])) == ("host memory", 40e6, 1)

@@ -17,12 +17,14 @@ import zerosim
 from tests.documents import Document
 from tests.timelines import many, offloaded, skewed, tiny
 from zerosim.errors import Finding
+from zerosim.report.lanes import TITLES
 from zerosim.report.page import LIMIT, Origin, Said, Shown, render, section
 from zerosim.report.page.drawing import inks
 from zerosim.report.page.fitting import fitted
+from zerosim.report.page.glossary import words
 from zerosim.report.page.markup import Markup, element, embedded
 from zerosim.report.page.sections import told
-from zerosim.report.page.settings import differing, flat
+from zerosim.report.page.settings import differing, flat, parted
 from zerosim.report.parts import cause_name
 from zerosim.report.words import NO_BREAK, share
 from zerosim.simulation import Simulation
@@ -167,7 +169,7 @@ def test_a_page_is_one_document_with_landmarks() -> None:
     assert re.search(r"<head>.*<title>small - zerosim</title>.*</head>", read.source, re.DOTALL)
     titles = [title for level, title in read.headings if level == 2]
     assert titles[:4] == ["The step", "Findings", "Timeline", "Where the time goes"]
-    assert titles[-3:] == ["The scenario", "Assumptions", "How to make it again"]
+    assert titles[-4:] == ["The scenario", "Assumptions", "Words", "How to make it again"]
     assert "made again by zerosim run small.yaml" in read.text
     assert "Version of zerosim: 1.2.3" in read.text
 
@@ -246,24 +248,26 @@ def test_twenty_thousand_ops_are_small_even_twice() -> None:
     assert [each["classes"][0]["ops"] for each in json.loads(Document(two).raw["script"][0])] == [20_000] * 2
 
 
-def test_what_has_no_room_is_said() -> None:
+def test_what_has_no_room_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = shown(tiny())
     assert not fitted([answer], 100).figures
     (said,) = fitted([answer], 100).left_out
     assert said.startswith("The step is not drawn: there is no room here for its 10 ops.")
     whole = fitted([shown(skewed())], 10**6)
     assert (len(whole.figures[0]["classes"]), whole.left_out) == (2, ())
+    monkeypatch.setattr("zerosim.report.page.fitting.FEWEST", 1)
     fewer = fitted([shown(skewed())], len(embedded(list(whole.figures))) - 1)
     assert len(fewer.figures[0]["classes"]) == 1
     assert "1 more kinds of ranks" in fewer.left_out[0]
 
 
-def test_a_page_with_too_much_for_it_is_below_the_limit_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zerosim.report.page.document.LIMIT", 150_000)
-    read = Document(render([shown(many(4000)), shown(tiny())]))
-    assert len(read.source.encode()) < 150_000
-    assert "A toy is not drawn" in read.text
-    assert len(json.loads(read.raw["script"][0])) == 1
+def test_a_page_with_too_much_for_it_is_drawn_coarser_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerosim.report.page.document.LIMIT", 220_000)
+    read = Document(render([shown(many(8000)), shown(tiny())]))
+    assert len(read.source.encode()) < 220_000
+    assert "8000 ops are drawn as" in read.text
+    first, second = json.loads(read.raw["script"][0])
+    assert (first["classes"][0]["of"], second["classes"][0]["ops"]) == (8000, 10)  # what is small stays whole
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
@@ -286,6 +290,48 @@ def test_settings_are_paths_and_differ_where_they_differ() -> None:
         ("a.e", ["{}", "-"]),
         ("a.c", ["-", "text"]),
     ]
+
+
+def test_what_only_one_program_has_is_folded_unless_somebody_wrote_it() -> None:
+    two = {"title": "x", "zero": {"stage": 2, "allgather_bucket_size": 5}}
+    three = {"title": "y", "zero": {"stage": 3, "stage3_max_live_parameters": 9, "offload": {"device": "cpu"}}}
+    found = parted(
+        [two, three, three], ['{"stage": 2}', "zero: {stage: 3, offload: {device: cpu}}", "--set zero.stage=3"]
+    )
+    assert found.differing == [("zero.stage", ["2", "3", "3"]), ("zero.offload.device", ["-", "cpu", "cpu"])]
+    assert found.own == {
+        (0,): [("zero.allgather_bucket_size", ["5", "-", "-"])],
+        (1, 2): [("zero.stage3_max_live_parameters", ["-", "9", "9"])],
+    }
+
+
+def test_what_differs_stands_first_and_what_only_one_has_is_folded() -> None:
+    read = page("zero2", "nvme")
+    assert [title for level, title in read.headings if level == 2][:2] == [
+        "What is compared, and what differs", "Side by side",
+    ]  # fmt: skip
+    told = read.text.partition("Side by side quantity")[0]
+    alone = len(parted([played(case).settings for case in ("zero2", "nvme")], ["", ""]).own[(1,)])
+    assert f"and {alone} settings that only B has" in told
+
+
+@pytest.mark.parametrize("cases", [("zero2",), ("nvme", "pipeline")])
+def test_words_are_told_once_and_linked_where_they_are_used(cases: tuple[str, ...]) -> None:
+    read = page(*cases)  # whose reading has held that no link is dead
+    linked = [target for target in read.attributes("href") if target and target.startswith("#word")]
+    assert {"#word-exposed", "#word-limited-by", "#word-busy", "#word-busy-memory", "#words-lanes"} <= set(linked)
+    streams = {op.stream for case in cases for op in played(case).timeline.step.ops if op.work}
+    told = read.text.partition("Lanes of the timeline")[2]
+    known = {TITLES.get(stream, stream) for stream in streams}
+    assert all(f" {name} " in told for name in known)
+
+
+@pytest.mark.parametrize("name", ["seven-b/zero3-nvme", "llama-2-70b-hsdp", "llama-2-7b-fsdp-offload-4090"])
+def test_every_lane_of_what_is_shipped_has_words(name: str) -> None:
+    simulation = zerosim.simulate(zerosim.load(f"scenarios/{name}.yaml"))
+    told = words([Shown(simulation, simulation.summary())]).body
+    for stream in {op.stream for op in simulation.step.ops if op.work}:
+        assert f">{TITLES.get(stream, stream)}</dt>" in told, stream
 
 
 def test_a_page_of_nothing_is_refused() -> None:

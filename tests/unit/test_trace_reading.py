@@ -32,7 +32,7 @@ def test_a_step_is_counted_as_a_played_one_is(tmp_path: Path) -> None:
     assert [us(getattr(parts, part)) for part in parts.__slots__] == [540, 100, 50, 0, 310]
     assert us(known.communication.total_seconds) == 200
     assert known.communication.overlap == pytest.approx(0.5)
-    assert known.step == "step 4"  # of 4, 5 and 6 the last may be cut off
+    assert known.step == "step 5"  # of 4, 5 and 6 the last may be cut off, and 4 is the colder
     assert {name: (each.count, us(each.seconds)) for name, each in known.kernels.items()} == {
         "matmul": (2, 400), "reduction": (1, 50), "optimizer": (1, 50), "attention": (1, 40),
     }  # fmt: skip
@@ -122,6 +122,9 @@ def test_memory_is_what_the_allocator_counted_in_the_step(tmp_path: Path) -> Non
     known = summary(tmp_path, [*three_steps(), *levels], 4).memory
     assert (known.capacity_bytes, known.allocated_bytes, known.reserved_bytes) == (85e9, 5e9, 6e9)
     assert summary(tmp_path, three_steps()).memory.allocated_bytes is None
+    held = read(tmp_path, [*three_steps(), *levels], 4).facts.levels
+    assert [size for _, size in held] == [3e9, 5e9]
+    assert held[0][0] == 0.0 < held[1][0]
 
 
 def test_a_cpu_optimizer_is_work_of_the_host(tmp_path: Path) -> None:

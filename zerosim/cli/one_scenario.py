@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,8 +17,8 @@ import click
 
 from zerosim.cli.printing import DOES_NOT_FIT, Verb, changes_option, json_option, print_json, print_text, width
 from zerosim.cli.ranging import Drawing, range_options
-from zerosim.cli.reporting import html_option, shown, shown_measured, write_page
-from zerosim.errors import InputError, Problem
+from zerosim.cli.reporting import check_files, html_option, shown, shown_measured, write_page
+from zerosim.errors import InputError, Problem, printable
 
 if TYPE_CHECKING:
     from zerosim.report.page import Said, Shown
@@ -72,6 +73,7 @@ def run(
     """Play one step: how long, how much memory, what is exposed, why."""
     from zerosim.simulation import simulate
 
+    check_files(trace=trace, svg=svg, html=html)
     drawing = Drawing.asked(ranged, samples, seed)
     asked = _scenario(scenario, changes)
     timeline = simulate(asked)
@@ -158,6 +160,7 @@ def compare(
     """Play several scenarios side by side; the first is the baseline. A profiler's trace stands for a measured step."""
     from zerosim.report import text
 
+    check_files(html=html)
     traces, drawing = _several(scenarios, changes), Drawing.asked(ranged, samples, seed)
     if traces and drawing:
         raise InputError([Problem(traces[0], found="a measured step with --range", expected="scenarios only")])
@@ -204,11 +207,14 @@ def _several(paths: Sequence[str], changes: Sequence[str]) -> list[str]:
 def _answers(
     paths: Sequence[str], traces: Sequence[str], asked: Sequence[Scenario], changes: Sequence[str]
 ) -> list[Shown]:
-    """In the order of the arguments; traces are read before the first scenario is played."""
+    """In the order of the arguments; traces are read before the first scenario is played. Those of one name are told
+    apart by their paths."""
     from zerosim.measured import read_trace
     from zerosim.simulation import simulate
 
-    measured = {path: shown_measured(read_trace(path)) for path in dict.fromkeys(traces)}
+    names = Counter(Path(path).name for path in dict.fromkeys(traces))
+    titles = {path: printable(path) if names[Path(path).name] > 1 else "" for path in traces}
+    measured = {path: shown_measured(read_trace(path, title=title)) for path, title in titles.items()}
     scenarios = iter(asked)
     return [measured[path] if path in measured else shown(simulate(next(scenarios)), changes) for path in paths]
 

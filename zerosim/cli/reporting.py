@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from zerosim.cli.printing import Command, package_version
+from zerosim.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from zerosim.measured import Measured
@@ -26,6 +27,23 @@ NAMED = (("topology",), ("model",), ("calibration",), ("strategy", "deepspeed"),
 def html_option(command: Command) -> Command:
     text = "Write a page of it: the timeline to zoom into, every number, the scenario. One file."
     return click.option("--html", metavar="FILE", help=text)(command)
+
+
+def check_files(**named: str | None) -> None:
+    """Refuses files of options that have no name, or the same as another's, before any is written."""
+    problems, seen = [], dict[Path, str]()
+    for option, path in named.items():
+        if path is None:
+            continue
+        if path in ("", "-"):
+            problems.append(Problem(f"--{option}", "", f'"{path}"', "the name of a file"))
+            continue
+        place = Path(path).absolute()
+        if place in seen:
+            problems.append(Problem(f"--{option}", "", f'"{path}", as --{seen[place]}', "a file of its own"))
+        seen.setdefault(place, option)
+    if problems:
+        raise InputError(problems)
 
 
 def write_page(path: str, shown: Sequence[Shown], more: Sequence[Said] = ()) -> None:
@@ -55,18 +73,20 @@ def _asked(context: click.Context) -> Iterator[str]:
 
 def shown(played: Simulation, changes: Sequence[str] = (), summary: Summary | None = None) -> Shown:
     """What a page tells about a scenario that was played; its `summary` if it is at hand."""
+    from zerosim.cli.further import further
     from zerosim.report.page import Shown
     from zerosim.spec.topology_facts import describe
 
-    scenario = played.scenario
+    scenario, summary = played.scenario, summary or played.summary()
     return Shown(
         timeline=played,
-        summary=summary or played.summary(),
+        summary=summary,
         settings=scenario.text,
         changes=tuple(changes),
         given=tuple(_given(scenario.source)),
         machine=tuple(describe(scenario.topology)),
         ranks_per_node=scenario.topology.fullest,
+        further=tuple(further(scenario, summary, changes)),
     )
 
 

@@ -24,7 +24,9 @@ def trace() -> None:
 @trace.command(cls=Verb)
 @click.argument("files", nargs=-1, required=True)
 @json_option
-@click.option("--step", type=STEP, metavar="N", help="Look at ProfilerStep#N; by default at one in the middle.")
+@click.option(
+    "--step", type=STEP, metavar="N", help="Look at ProfilerStep#N; by default at the middle one, without the last."
+)
 @click.option("--svg", metavar="FILE", help="Write a picture of the timeline.")
 @html_option
 def read(files: tuple[str, ...], as_json: bool, step: int | None, svg: str | None, html: str | None) -> None:

@@ -3,7 +3,8 @@
 Rules
 - An op has the work that `works` tells; dependencies, which the trace does not say, are empty.
 - `issued` is the end of the call that launched it; where none was recorded, the start of the step. `ready` is its
-  start: that a kernel waits for others within itself (NCCL) cannot be seen from one rank.
+  start: that a kernel waits for others within itself (NCCL) cannot be seen from one rank. Collectives of a simulated
+  step say how long they waited before they began.
 - An op is issued after the host has waited (`cudaStreamSynchronize` and its like) for the op that ended in that wait.
 - Times are cut at the edges of the step, and are seconds from its start.
 """
@@ -23,9 +24,10 @@ from zerosim.measured.steps import Window, launch
 from zerosim.measured.works import Works, of_host
 from zerosim.resources import Demand
 from zerosim.spec.profile import Profile
-from zerosim.spec.profile_events import GpuEvent, HostEvent, Thread
+from zerosim.spec.profile_events import WAITED, GpuEvent, HostEvent, Thread
 from zerosim.spec.profile_kernels import brief, is_communication
 from zerosim.spec.profile_values import Named
+from zerosim.spec.profile_values import number as amount
 from zerosim.step import COMPUTE, HOST_STREAM, PHASES, Op, Phase, Step
 from zerosim.timeline import Span
 from zerosim.views.intervals import length, union
@@ -36,7 +38,7 @@ _PHASES: Mapping[Any, Phase] = {phase: phase for phase in PHASES}
 class Recorded(NamedTuple):
     """A rank's step. `unnamed`: kernels that no table knew, seconds by name; `unsaid`: collectives of no known kind;
     `unlaunched`: GPU events without a recorded launch; `waited`: how often and how long the thread of the host that
-    waited longest waited for the GPU."""
+    waited longest waited for the GPU; `met`: every collective says how long it waited for ranks."""
 
     step: Step
     spans: tuple[Span, ...]
@@ -47,6 +49,7 @@ class Recorded(NamedTuple):
     unlaunched: int
     waited: tuple[int, float]
     phased: bool
+    met: bool
 
 
 class _Piece(NamedTuple):
@@ -85,7 +88,9 @@ class _Program:
             Op(number, name, stream, work, host_waits=host_waits, phase=known.phase,
                micro_batch=known.micro_batch, layer=layer if isinstance(layer, int) else None)
         )  # fmt: skip
-        self.spans.append(Span(number, self.rank_class, piece.issued, piece.start, piece.start, piece.end, ""))
+        waited = (amount(event.arguments.get(WAITED)) or 0.0) / 1e6 / self.profile.ticks
+        ready = max(min(piece.start, piece.start - waited), piece.issued)
+        self.spans.append(Span(number, self.rank_class, piece.issued, ready, piece.start, piece.end, ""))
         calling = min((call.end - call.start) / 1e6 / self.profile.ticks, piece.issued) if call else 0.0
         self.demands.append(Demand(host=max(calling, 0.0)))
 
@@ -121,6 +126,7 @@ def record(profile: Profile, window: Window, rank_class: str) -> Recorded:
         unsaid=program.works.unsaid,
         unlaunched=sum(piece.call is None for piece in pieces if isinstance(piece.event, GpuEvent)),
         waited=_waited(profile, window),
+        met=all(WAITED in each.event.arguments for each in pieces if _is_collective(each.event)),
         phased=all(op.phase != "unknown" for op in program.ops),
     )
 
@@ -176,6 +182,10 @@ def _waited(profile: Profile, window: Window) -> tuple[int, float]:
     each = [(length(union(np.array(waits))), len(waits)) for waits in threads.values()]
     longest, count = max(each, default=(0.0, 0))
     return count, longest
+
+
+def _is_collective(event: GpuEvent | HostEvent) -> bool:
+    return isinstance(event, GpuEvent) and event.kind == "kernel" and is_communication(event.name)
 
 
 def _turn(piece: _Piece) -> float:

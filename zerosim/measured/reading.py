@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zerosim.errors import Finding, InputError, Problem
+from zerosim.errors import Finding, InputError, Problem, printable
 from zerosim.measured.program import Recorded, record
 from zerosim.measured.steps import Wanted, Window, window
 from zerosim.measured.works import UNSAID
 from zerosim.resources import RankClass, Supply
-from zerosim.spec.profile import Profile, read_profile
+from zerosim.spec.profile import Profile, left_out, read_profile
 from zerosim.spec.profile_events import Level
 from zerosim.step import Step
 from zerosim.timeline import Timeline
@@ -71,6 +71,8 @@ def read_trace(*paths: str | os.PathLike[str], step: Wanted = None, title: str =
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    if not all(map(os.fspath, paths)):
+        raise InputError([Problem("trace", found="no name", expected="the name of a file or a folder")])
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -84,7 +86,7 @@ def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
 
 
 def _title(paths: Sequence[str | os.PathLike[str]]) -> str:
-    names = [Path(path).name or str(path) for path in paths]
+    names = [printable(Path(path).name or str(path)) for path in paths]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
@@ -138,20 +140,33 @@ def _supply(ranks: Sequence[_Rank]) -> Supply:
 def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timeline) -> recorded.Facts:
     events = max(sum(rank.recorded.events for rank in ranks), 1)
     worlds = [rank.profile.world_size for rank in ranks if rank.profile.world_size]
-    levels, start = _levels(slowest), slowest.window.start
+    simulated = all(rank.profile.simulated for rank in ranks)
+    most = max(ranks, key=lambda rank: _memory(rank)[0] or 0.0) if simulated else slowest  # as `run` says of stages
+    allocated, reserved = _memory(most)
     return recorded.Facts(
         title=title,
         step=slowest.window.label,
         world_size=max(worlds) if worlds else None,
         product=slowest.profile.products.get(slowest.device, ""),
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
-        allocated=max((level.allocated for level in levels), default=0.0) or None,
-        reserved=max((level.reserved for level in levels if level.reserved is not None), default=None),
-        levels=tuple((max(level.time - start, 0.0) / 1e6 / slowest.profile.ticks, level.allocated) for level in levels),
+        allocated=allocated,
+        reserved=reserved,
+        levels=tuple(_held(most)),
+        context=most.profile.context if simulated else None,
+        simulated=simulated,
+        met=simulated and all(rank.recorded.met for rank in ranks),
         waited=slowest.recorded.waited,
         findings=tuple(_findings(ranks, slowest, timeline)),
         assumptions=tuple(_assumptions(ranks, slowest)),
     )
+
+
+def _memory(rank: _Rank) -> tuple[float | None, float | None]:
+    """The peaks within the step."""
+    levels = _levels(rank)
+    reserved = [level.reserved for level in levels if level.reserved is not None]
+    allocated = max((level.allocated for level in levels), default=0.0)
+    return allocated or None, max(reserved, default=None)
 
 
 def _levels(rank: _Rank) -> list[Level]:
@@ -162,14 +177,27 @@ def _levels(rank: _Rank) -> list[Level]:
     return [*before, *inside]
 
 
+def _held(rank: _Rank) -> Iterator[tuple[float, float]]:
+    """What was allocated from so many seconds of the step on."""
+    scale = 1e6 * rank.profile.ticks
+    for level in _levels(rank):
+        yield max(level.time - rank.window.start, 0.0) / scale, level.allocated
+
+
 def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Iterator[Finding]:
     known = slowest.recorded
+    yield from _of_files({id(rank.profile): rank.profile for rank in ranks}.values())
     unnamed = Counter(dict(known.unnamed))
     if unnamed:
         seconds, computed = sum(unnamed.values()), float(sum(b - a for a, b in activity(timeline).compute.tolist()))
         names = ", ".join(name for name, _ in unnamed.most_common(NAMED))
         share = seconds / computed if computed else 0.0
-        message = f"{len(unnamed)} kernels that no table knows count as memory-bound ones, {100 * share:.1f} % of "
+        message = (
+            "1 kernel that no table knows counts as a memory-bound one"
+            if len(unnamed) == 1
+            else (f"{len(unnamed)} kernels that no table knows count as memory-bound ones")
+        )
+        message += f", {100 * share:.1f} % of "
         message += f"the compute: {names}{', ...' if len(unnamed) > NAMED else ''}."
         yield Finding("kernels-unknown", "warning" if share > MANY_UNNAMED else "note", message)
     if known.unsaid:
@@ -187,6 +215,23 @@ def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Ite
         yield Finding("steps-differ", "warning", "The ranks' traces do not have the same steps.")
 
 
+def _of_files(profiles: Iterable[Profile]) -> Iterator[Finding]:
+    """What is wrong in files and yet leaves a step to look at."""
+    for profile in profiles:
+        if profile.lost:
+            message = f"GPU events of {printable(Path(profile.source).name)} are left out: {left_out(profile.lost)}."
+            yield Finding("events-left-out", "warning", message)
+        if profile.repeated:
+            message = (
+                f"ProfilerStep#{profile.repeated[0]} is in {printable(Path(profile.source).name)} more than once; "
+            )
+            yield Finding("steps-repeated", "warning", f"{message}the earliest is taken.")
+        if profile.rank is not None and profile.world_size is not None and not 0 <= profile.rank < profile.world_size:
+            message = f"{printable(Path(profile.source).name)} says that it is of rank {profile.rank} of "
+            message += f"{profile.world_size}, which are counted from 0."
+            yield Finding("rank-unlikely", "warning", message)
+
+
 def _assumptions(ranks: Sequence[_Rank], slowest: _Rank) -> Iterator[str]:
     steps = slowest.profile.steps
     if len(steps) > 1:
@@ -194,5 +239,5 @@ def _assumptions(ranks: Sequence[_Rank], slowest: _Rank) -> Iterator[str]:
         yield f"of the steps {numbers} in the trace {slowest.window.label.removeprefix('step ')} is shown"
     if not steps:
         yield "no ProfilerStep in the trace: all of it is one step, from the first GPU event to the last"
-    if len(ranks) > 1:
+    if len(ranks) > 1 and not all(rank.profile.simulated for rank in ranks):
         yield "each rank's step begins at 0: clocks of different machines are not compared"

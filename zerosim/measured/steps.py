@@ -3,7 +3,7 @@
 Rules
 - A GPU event belongs to the step in which the host launched it; without a launch, to that in which it began.
 - The last of several steps may be cut off, and so is not looked at (as in HolisticTraceAnalysis); of the others the
-  middle one is, which is past the warm-up. Without steps the whole trace is one.
+  middle one is (of two the later), which is past the warm-up. Without steps the whole trace is one.
 - A step lasts from when the host began it, or the GPU ended those before it, to when the host left it and the GPU has
   ended it. So steps meet without a hole, and their times add up.
 """
@@ -89,5 +89,5 @@ def _chosen(profile: Profile, places: Sequence[int], wanted: Wanted) -> tuple[in
     if not full:
         found, expected = "no GPU event that a step launched", "a trace that was recorded while the step ran"
         raise InputError([Problem(profile.source, found=found, expected=expected)])
-    middle = full[(len(full) - 1) // 2]
+    middle = full[len(full) // 2]
     return middle, middle

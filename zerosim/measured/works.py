@@ -22,6 +22,7 @@ from zerosim.spec.profile_kernels import (
     kernel_kind,
     way,
 )
+from zerosim.spec.profile_values import WIDEST, number, whole
 from zerosim.step import Attention, Collective, CollectiveKind, Group, HostCompute, Matmul, Pass, Tier, Transfer, Work
 
 # c10::ScalarType as Kineto writes it: the dtype here, and how many of its elements one of that is
@@ -69,7 +70,7 @@ class Works:
         kind = collective_name(event.name, str(said.get("Collective name", "")), called)
         self.unsaid += kind is None
         group = _group(said)
-        size = int(_number(said.get("Group size")))
+        size = whole(said.get("Group size")) or 1
         self.groups.setdefault(group, Group(group, max(size, 1)))
         dtype, times = DTYPES.get(str(said.get("dtype")), ("uint8", 1))
         elements = max(_number(said.get("In msg nelems")), _number(said.get("Out msg nelems")))
@@ -116,5 +117,6 @@ def of_host(event: HostEvent) -> Work:
 
 
 def _number(value: Any) -> float:
-    """A count or a size; 0 where the trace does not say it."""
-    return float(value) if isinstance(value, int | float) and value == value and value >= 0 else 0.0
+    """A count or a size; 0 where the trace does not say one of at most 64 bits."""
+    found = number(value) or 0.0
+    return found if 0 <= found < WIDEST else 0.0

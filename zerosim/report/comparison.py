@@ -12,6 +12,7 @@ from string import ascii_uppercase
 from typing import NamedTuple, TypeVar
 
 from zerosim.report.parts import cause_name, time_parts
+from zerosim.report.recorded import origin
 from zerosim.report.running import tokens_per
 from zerosim.report.tables import Column, cell_width, clip, table
 from zerosim.units import show_count, show_flops, show_seconds, show_share, show_size
@@ -49,7 +50,7 @@ def rows(summaries: Sequence[Answer]) -> list[list[str]]:
 
 def title(summary: Answer) -> str:
     """The scenario's, or that of a trace with which of its steps it is."""
-    return summary.scenario if isinstance(summary, Summary) else f"{summary.scenario} (measured, {summary.step})"
+    return summary.scenario if isinstance(summary, Summary) else f"{summary.scenario} ({origin(summary)})"
 
 
 def _tables(letters: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
@@ -107,14 +108,15 @@ def _running(summaries: Sequence[Answer]) -> Iterator[Quantity]:
 def _times(summaries: Sequence[Answer]) -> Iterator[Quantity]:
     for parts in zip(*map(time_parts, summaries), strict=True):
         yield Quantity(parts[0].word, [part.amount for part in parts], show_seconds)
-    yield Quantity("communication hidden", [summary.communication.overlap for summary in summaries], show_share)
+    moved = [summary.communication for summary in summaries]
+    yield Quantity("communication hidden", [each.overlap if each.total_seconds else None for each in moved], show_share)
     phases = [summary.phases or {} for summary in summaries]
     for phase in dict.fromkeys(name for known in phases for name in known):
         yield Quantity(phase, [known.get(phase) for known in phases], show_seconds)
 
 
 def _sizes(summaries: Sequence[Answer]) -> Iterator[Quantity]:
-    tiers = [summary.memory if isinstance(summary, Summary) else {} for summary in summaries]
+    tiers = [summary.memory if isinstance(summary, Summary) else {"gpu": summary.memory} for summary in summaries]
     for tier in dict.fromkeys(name for known in tiers for name in known):
         uses = [known.get(tier) for known in tiers]
         yield Quantity(
@@ -156,8 +158,10 @@ def _fits(summaries: Sequence[Answer]) -> list[str]:
 
 
 def _fit(summary: Answer) -> str:
-    """What ran had room; how much is not known."""
-    return "ran" if not isinstance(summary, Summary) else "yes" if summary.fits else "NO"
+    """What ran had room; how much is not known. Of a played step a trace does not tell it of all memories."""
+    if isinstance(summary, Summary):
+        return "yes" if summary.fits else "NO"
+    return "ran" if summary.measured else "-"
 
 
 def _largest_stalls(summaries: Sequence[Answer]) -> list[str]:

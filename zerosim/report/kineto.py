@@ -3,6 +3,8 @@
 Rules that readers depend on (HolisticTraceAnalysis, Perfetto), each held by a test
 - Everything on a GPU stream has an integer `args.stream`; nothing else has one (it would count as a kernel).
 - A kernel has one launch with the same correlation, where the simulated host issued it. One ProfilerStep.
+- A kernel of a collective begins when all its ranks have come: waiting for them is idle time in the summary, too.
+  NCCL's own begins when its rank comes and waits within; so how long it would have is its argument.
 - Events on one (pid, tid) are apart or nested. Names of layers and phases are annotations on rows of their own.
 """
 
@@ -16,13 +18,14 @@ from zerosim.report.bands import Band, layers, phases, seen_by
 from zerosim.report.kernels import SYNCHRONIZE
 from zerosim.report.placing import HOST_THREAD, Edges, Placed, gpu_process, host_process, place, snap, ticks
 from zerosim.resources import RankClass
-from zerosim.step import READ, WRITE, HostCompute, Op
+from zerosim.step import READ, WRITE, Collective, HostCompute, Op
 from zerosim.timeline import Timeline
 from zerosim.views.memory import Curve, memory
 
 Event = dict[str, Any]
 # HolisticTraceAnalysis 0.6 keeps indices of events in the type of the correlations: too narrow for ids below 2^15
 FIRST_CORRELATION = 100_000
+WAITED = "waited for ranks"  # in ticks, before it began
 PHASES_ROW, LAYERS_ROW = 1, 2  # tids in the GPU's process, below the numbers of streams
 
 
@@ -32,7 +35,7 @@ def events(timeline: Timeline, rank_class: RankClass, scale: int = 1) -> list[Ev
     placed = place(timeline, rank_class, scale)
     timed = [
         *_annotations(timeline, rank_class, placed, scale),
-        *(_work(one, timeline, rank_class) for one in placed),
+        *(_work(one, timeline, rank_class, scale) for one in placed),
         *_issuing(timeline, rank_class, placed, scale),
     ]
     timed.sort(key=lambda event: (event["ts"], event["pid"], event["tid"], -event["dur"]))
@@ -83,7 +86,7 @@ def _banded(bands: list[Band], row: tuple[int, int], scale: int) -> Iterator[Eve
 # --- work ------------------------------------------------------------------------------------------------------------
 
 
-def _work(one: Placed, timeline: Timeline, rank_class: RankClass) -> Event:
+def _work(one: Placed, timeline: Timeline, rank_class: RankClass, scale: int) -> Event:
     op, span = one.op, timeline.spans[rank_class.name][one.op.number]
     arguments: Event = {"External id": op.number + 1}
     if one.row.stream is not None:
@@ -91,6 +94,8 @@ def _work(one: Placed, timeline: Timeline, rank_class: RankClass) -> Event:
     arguments |= one.kernel.arguments
     if one.kernel.category == "gpu_memcpy":
         arguments["memory bandwidth (GB/s)"] = round(arguments["bytes"] / (span.end - span.start) / 1e9, 3)
+    if isinstance(op.work, Collective):
+        arguments[WAITED] = max(one.start - ticks(span.ready, scale), 0)
     arguments |= {"op": op.name, "phase": op.phase, "micro-batch": op.micro_batch}
     arguments |= {"layer": op.layer} if op.layer is not None else {}
     arguments["limited by"] = timeline.limit(op, span.bottleneck).label

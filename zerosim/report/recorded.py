@@ -55,7 +55,8 @@ def _head(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
         f"compute {share(summary.breakdown.compute, summary.step_seconds)}",
         f"allocated {show_size(memory.allocated_bytes)}" if memory.allocated_bytes else "",
         f"reserved {show_size(memory.reserved_bytes)}" if memory.reserved_bytes else "",
-        f"{summary.product} {show_size(memory.capacity_bytes) if memory.capacity_bytes else ''}".strip(),
+        summary.product,
+        f"capacity {show_size(memory.capacity_bytes)}" if memory.capacity_bytes else "",
     ]
     yield from wrapped("   ".join(word.replace(" ", "\u00a0") for word in known if word), width, "")
 
@@ -63,7 +64,12 @@ def _head(summary: Recorded, width: int, pen: Pen) -> Iterator[str]:
 def read_of(summary: Recorded) -> str:
     """Which step it is, and how many ranks of it were recorded."""
     of = f" of {summary.world_size}" if summary.world_size else ""
-    return f"measured, {summary.step}, {counted(len(summary.classes), 'rank')}{of}"
+    return f"{origin(summary)}, {counted(len(summary.classes), 'rank')}{of}"
+
+
+def origin(summary: Recorded) -> str:
+    """Which step of a profiler's trace, or of one that zerosim wrote."""
+    return f"{'measured' if summary.measured else 'simulated'}, {summary.step}"
 
 
 def ran_rows(summary: Recorded) -> list[tuple[str, ...]]:

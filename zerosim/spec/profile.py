@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zerosim.errors import InputError, Problem
+from zerosim.errors import InputError, Problem, printable
 from zerosim.spec.profile_events import GpuEvent, HostEvent, Level, ProfiledStep, Sorter, Thread
 from zerosim.spec.profile_file import read_events
 from zerosim.spec.profile_values import number, whole
@@ -20,7 +20,7 @@ from zerosim.spec.profile_values import number, whole
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One file. `steps` in order of time; `calls` by correlation; `waits`: when the host waited for the GPU; `work` of
-    the CPU and of drives."""
+    the CPU and of drives. `simulated`: zerosim wrote it; `context`: bytes beside what the allocator counts."""
 
     source: str
     rank: int | None
@@ -36,6 +36,10 @@ class Profile:
     collectives: Mapping[int, str]  # what the host called a collective, by external id
     levels: tuple[Level, ...]
     titles: Mapping[Thread, str]
+    lost: Mapping[str, int] = field(default_factory=dict)  # GPU events that were left out, by what they lack
+    repeated: tuple[int, ...] = ()  # numbers of steps that were in the file again
+    simulated: bool = False
+    context: float | None = None
     capacities: Mapping[int, float] = field(default_factory=dict)  # bytes of memory, by device
     products: Mapping[int, str] = field(default_factory=dict)  # names of GPUs, by device
 
@@ -45,9 +49,7 @@ def read_profile(path: str | Path) -> Profile:
     sorter = Sorter()
     head = read_events(path, sorter.take)
     if not sorter.gpu:
-        found = "no GPU events (kernel, gpu_memcpy, gpu_memset)" + ("" if sorter.seen else ", and no others")
-        expected = "a trace with the GPU's activities: ProfilerActivity.CUDA"
-        raise InputError([Problem(str(path), found=found, expected=expected)])
+        raise InputError([_without_a_gpu(str(path), sorter)])
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     return Profile(
@@ -65,11 +67,27 @@ def read_profile(path: str | Path) -> Profile:
         collectives=sorter.collectives,
         levels=_levels(sorter.levels, number(head.get("contextBytes")) or 0.0),
         titles=sorter.titles,
-        capacities={
-            at: size for at, each in _devices(head) if (size := number(each.get("totalGlobalMem"))) is not None
-        },
-        products={at: str(each["name"]) for at, each in _devices(head) if "name" in each},
+        lost=sorter.lost,
+        simulated=str(head.get("traceName")).startswith("zerosim "),
+        context=number(head.get("contextBytes")),
+        repeated=tuple(sorted(sorter.repeated)),
+        capacities={at: size for at, each in _devices(head) if (size := number(each.get("totalGlobalMem")) or 0.0) > 0},
+        products={at: printable(str(each["name"])) for at, each in _devices(head) if "name" in each},
     )
+
+
+def _without_a_gpu(source: str, sorter: Sorter) -> Problem:
+    """Why nothing of a GPU can be used."""
+    if sorter.lost:
+        found, expected = f"no GPU event that can be used: {left_out(sorter.lost)}", "ts and dur in microseconds"
+        return Problem(source, found=found, expected=expected)
+    found = "no GPU events (kernel, gpu_memcpy, gpu_memset)" + ("" if sorter.seen else ", and no others")
+    return Problem(source, found=found, expected="a trace with the GPU's activities: ProfilerActivity.CUDA")
+
+
+def left_out(lost: Mapping[str, int]) -> str:
+    """`2 have no duration, 1 has no name`."""
+    return ", ".join(f"{count} {'has' if count == 1 else 'have'} {lacking}" for lacking, count in lost.items())
 
 
 def _edges(event: GpuEvent | HostEvent) -> tuple[float, float]:
@@ -91,8 +109,8 @@ def _levels(levels: Sequence[Level], context: float) -> tuple[Level, ...]:
     known = sorted(levels, key=lambda level: level.time)
     return tuple(
         level._replace(
-            allocated=max(level.allocated - context, 0.0),
-            reserved=None if level.reserved is None else max(level.reserved - context, 0.0),
+            allocated=float(max(round(level.allocated - context), 0)),
+            reserved=None if level.reserved is None else float(max(round(level.reserved - context), 0)),
         )
         for level in known
     )

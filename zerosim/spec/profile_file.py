@@ -53,9 +53,11 @@ def read_events(path: str | Path, take: Callable[[Event], None]) -> dict[str, An
 
     start = reader.skip(0)
     if reader.text[start : start + 1] == "[":
-        reader.items(start, event, open_end=True)
+        reader.over(reader.items(start, event, open_end=True))
         return {}
-    return reader.members(start, "traceEvents", event)
+    head, end = reader.members(start, "traceEvents", event)
+    reader.over(end)
+    return head
 
 
 def _text(path: str | Path) -> str:
@@ -84,8 +86,14 @@ class _Reader(NamedTuple):
         found = _BLANK.match(self.text, at)
         return found.end() if found else at
 
-    def members(self, start: int, streamed: str, item: Callable[[Any], None]) -> dict[str, Any]:
-        """An object; the items of the list called `streamed` go to `item` one by one."""
+    def over(self, at: int) -> None:
+        """Nothing may follow."""
+        at = self.skip(at)
+        if at < len(self.text):
+            raise self._problem(at, f'"{self.text[at : at + 20]}" after the end of the JSON')
+
+    def members(self, start: int, streamed: str, item: Callable[[Any], None]) -> tuple[dict[str, Any], int]:
+        """An object, and where it ends; the items of the list called `streamed` go to `item` one by one."""
         if self.text[start : start + 1] != "{":
             raise self._problem(start, f'"{self.text[start : start + 20]}"')
         others: dict[str, Any] = {}
@@ -104,7 +112,7 @@ class _Reader(NamedTuple):
         if not found:
             said = ", ".join(map(json.dumps, list(others)[:4])) or "nothing in it"
             raise InputError([Problem(self.source, found=f"an object with {said}", expected=EXPECTED)])
-        return others
+        return others, at + 1
 
     def items(self, start: int, item: Callable[[Any], None], open_end: bool = False) -> int:
         """A list; where it ends. `open_end`: its end may be missing."""
@@ -136,6 +144,8 @@ class _Reader(NamedTuple):
             raise self._problem(len(self.text) if cut_off else error.pos, error.msg) from None
         except RecursionError:
             raise self._problem(at, "a value nested too deeply") from None
+        except ValueError:  # sys.get_int_max_str_digits
+            raise self._problem(at, "a number of thousands of digits") from None
 
     def _problem(self, at: int, found: str) -> InputError:
         """What is wrong at a place; where nothing follows, the file is cut off."""

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 KernelKind = Literal["matmul", "attention", "optimizer", "reduction", "elementwise", "unknown"]
 COMMUNICATION = re.compile(
-    r"^(void )?(nccl|rccl|hccl)|nccl(Dev)?Kernel|mscclKernel"  # NCCL before and since 2.19, RCCL, MSCCL
+    r"^(void )?(nccl|rccl|hccl|msccl|nvshmem)|nccl(Dev)?Kernel"  # NCCL before and since 2.19, RCCL, MSCCL(++), NVSHMEM
     r"|(one|two)_shot_all_reduce|multimem_all_(reduce|gather)|cross_device_reduce"  # torch symmetric memory, vLLM
 )
 # torch/_inductor/codegen/triton.py, TritonScheduling.define_kernel: "triton", the first three letters of the heuristic

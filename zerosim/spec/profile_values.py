@@ -7,6 +7,7 @@ from typing import Any
 
 Named = int | str | None  # a stream, a process, a thread: most are numbers
 _LARGEST = 1 << 53  # whole numbers up to here are floats
+WIDEST = 1 << 64  # no number, id or count of a profiler has more bits
 
 
 def plain(value: Any) -> Named:
@@ -28,8 +29,8 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, also where it is written as text or as 3.0."""
+    """A whole number of at most 64 bits, also where it is written as text or as 3.0."""
     if type(value) is int:
-        return value
+        return value if abs(value) < WIDEST else None
     found = number(value)
-    return int(found) if found is not None and found == int(found) else None
+    return int(found) if found is not None and abs(found) < WIDEST and found == int(found) else None

@@ -18,10 +18,10 @@ from zerosim.timeline import Span, Timeline
 from zerosim.views.activity import activity
 from zerosim.views.breakdown import Breakdown, Communication, breakdown, communication
 from zerosim.views.phases import phases
-from zerosim.views.stalls import IDLE, LAUNCH, NO_RESOURCE, Stall, stalls
+from zerosim.views.stalls import HOST, IDLE, LAUNCH, NO_RESOURCE, Stall, stalls
 from zerosim.views.summary import Summary
 from zerosim.views.utilization import ResourceUse
-from zerosim.views.waiting import ran, waiting
+from zerosim.views.waiting import ran, waited_before, waiting
 
 UNTOLD = (
     "tokens_per_second", "tokens_per_second_per_gpu", "samples_per_second", "model_tflops_per_gpu", "mfu", "fits",
@@ -33,9 +33,11 @@ PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers", "over
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the files say beside their events. `launched`: the launches of the kernels were recorded. `allocated` and
-    `reserved`: peaks of GPU memory as the caching allocator counted them; `levels`: what was allocated from so many
-    seconds of the step on. `waited`: how often and how long the thread
-    of the host that waited longest waited for the GPU."""
+    `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the thread
+    of the host that waited longest waited for the GPU. `simulated`: zerosim wrote them, so all ranks have one clock;
+    `met`: and their collectives say how long they waited for ranks; `context`: bytes beside what the allocator counts;
+    `levels`: what was allocated from so many seconds of the step on.
+    """
 
     title: str
     step: str
@@ -45,7 +47,10 @@ class Facts:
     allocated: float | None = None
     reserved: float | None = None
     levels: tuple[tuple[float, float], ...] = ()
+    context: float | None = None
     waited: tuple[int, float] = (0, 0.0)
+    simulated: bool = False
+    met: bool = False
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[str, ...] = ()
 
@@ -69,8 +74,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMemory:
-    """Memory of the GPU; None where it was not recorded."""
+    """Memory of the GPU; None where it was not recorded. `peak_bytes`: with the context, which no profiler counts."""
 
+    peak_bytes: float | None
     capacity_bytes: float | None
     allocated_bytes: float | None
     reserved_bytes: float | None
@@ -92,10 +98,11 @@ class RankSummary:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One measured step in numbers, of the rank that took longest."""
+    """One measured step in numbers, of the rank that took longest; `measured` is False of a trace of zerosim's."""
 
     scenario: str
     step: str
+    measured: bool
     product: str
     world_size: int | None
     step_seconds: float
@@ -120,11 +127,13 @@ class Recorded:
     def as_json(self) -> dict[str, Any]:
         """The keys of a Summary, null where a trace does not tell, and more."""
         plain = asdict(self)
-        gpu = {f"{part}_bytes": None for part in ("peak", *PARTS)} | {"peak_at": None} | plain.pop("memory")
+        gpu = {f"{part}_bytes": None for part in PARTS} | {"peak_at": None} | plain.pop("memory")
         lists = {name: list(plain[name]) for name in ("stalls", "classes", "findings", "assumptions")}
-        told = {**plain, **lists, "memory": {"gpu": gpu}, "measured": True}
-        if self.phases is None:
-            told["stalls"] = [stall | {"phase": None} for stall in lists["stalls"]]
+        unknown = {"phase": None} if self.phases is None else {}
+        lists["stalls"] = [
+            stall | unknown | {name: stall[name] or None for name in ("resource", "label")} for stall in lists["stalls"]
+        ]
+        told = {**plain, **lists, "memory": {"gpu": gpu}}
         return told | dict.fromkeys(UNTOLD)
 
 
@@ -132,41 +141,50 @@ Answer = Summary | Recorded  # what reports show: a step that was played, or one
 
 
 def record(timeline: Timeline, facts: Facts) -> Recorded:
-    """All that a measured timeline tells; each rank has its own clock, so the slowest is looked at alone."""
+    """All that a measured timeline tells; where each rank has its own clock, the slowest is looked at alone."""
     whole, slowest = timeline, timeline.slowest
     timeline = replace(whole, classes=(slowest,))
+    met = whole if facts.simulated else timeline
     seen = activity(timeline)
     known = all(op.phase != "unknown" for op in timeline.step.ops)
     ops, spans = timeline.step.ops, timeline.spans[slowest.name]
     return Recorded(
         scenario=facts.title,
         step=facts.step,
+        measured=not facts.simulated,
         product=facts.product,
         world_size=facts.world_size,
         step_seconds=timeline.makespan,
-        phases=phases(timeline) if known else None,
+        phases=phases(met) if known else None,
         breakdown=breakdown(timeline, seen),
         communication=communication(timeline, seen),
-        stalls=_stalls(stalls(timeline, seen), facts.launched),
+        stalls=_stalls(stalls(met, seen), facts.launched, slowest.name),
         kernels=_kernels(ops, spans),
         collectives=_moved((work.kind, work.bytes, span) for work, span in ran(ops, spans, Collective)),
         copies=_moved((way(work), work.bytes, span) for work, span in ran(ops, spans, Transfer)),
-        memory=MeasuredMemory(timeline.supply.capacities.get("gpu"), facts.allocated, facts.reserved),
+        memory=_memory(timeline, facts),
         host_waits=Kernels(*facts.waited),
-        classes=tuple(_classes(whole)),
+        classes=tuple(_classes(whole, facts)),
         findings=facts.findings,
         assumptions=facts.assumptions,
     )
 
 
-def _stalls(found: Sequence[Stall], launched: bool) -> tuple[Stall, ...]:
-    """Without launches nobody knows whether a kernel was launched before it began."""
-    if launched:
-        return tuple(found)
-    seconds: defaultdict[tuple[str, Phase], float] = defaultdict(float)
+def _memory(timeline: Timeline, facts: Facts) -> MeasuredMemory:
+    told = facts.allocated is not None and facts.context is not None
+    peak = (facts.allocated or 0.0) + (facts.context or 0.0) if told else None
+    return MeasuredMemory(peak, timeline.supply.capacities.get("gpu"), facts.allocated, facts.reserved)
+
+
+def _stalls(found: Sequence[Stall], launched: bool, own: str) -> tuple[Stall, ...]:
+    """Without launches nobody knows whether the GPU waited for the host; and "" is a resource that is not known, as of
+    a rank that waited for one of which there is no trace: then it seems to wait for its `own`."""
+    seconds: defaultdict[tuple[str, Phase, str, str], float] = defaultdict(float)
     for stall in found:
-        seconds[IDLE if stall.cause == LAUNCH else stall.cause, stall.phase] += stall.seconds
-    merged = [Stall(cause, phase, NO_RESOURCE, time, NO_RESOURCE) for (cause, phase), time in seconds.items()]
+        cause = IDLE if not launched and stall.cause in (HOST, LAUNCH) else stall.cause
+        known = stall.resource not in ("", NO_RESOURCE, own) and cause == stall.cause
+        seconds[cause, stall.phase, *((stall.resource, stall.label) if known else ("", ""))] += stall.seconds
+    merged = [Stall(cause, phase, resource, time, label) for (cause, phase, resource, label), time in seconds.items()]
     return tuple(sorted(merged, key=lambda stall: -stall.seconds))
 
 
@@ -214,8 +232,9 @@ def _moved(items: Iterator[tuple[str, float, Span]]) -> dict[str, Moved]:
 # --- ranks -----------------------------------------------------------------------------------------------------------
 
 
-def _classes(timeline: Timeline) -> Iterator[RankSummary]:
-    waited = waiting(timeline)
+def _classes(timeline: Timeline, facts: Facts) -> Iterator[RankSummary]:
+    """Collectives of a simulated step begin when all have come, so their lengths say nothing of who waited."""
+    waited = waiting(timeline) if not facts.simulated else waited_before(timeline) if facts.met else {}
     for known in timeline.classes:
         seen = activity(replace(timeline, classes=(known,)))
         yield RankSummary(

@@ -45,6 +45,17 @@ def waiting(timeline: Timeline) -> dict[str, float]:
     return dict(waited)
 
 
+def waited_before(timeline: Timeline) -> dict[str, float]:
+    """Seconds that each rank's collectives waited before they began, as those of a simulated step say; by class."""
+    return {
+        known.name: sum(
+            span.start - span.ready
+            for _, span in ran(timeline.program(known).ops, timeline.spans[known.name], Collective)
+        )
+        for known in timeline.classes
+    }
+
+
 def _comparable(members: Sequence[Sequence[_Run]], size: int) -> bool:
     """Whether all ranks of a group were recorded, and ran the same."""
     same = {tuple((run.kind, run.bytes) for run in runs) for runs in members}

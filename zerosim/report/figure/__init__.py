@@ -6,6 +6,6 @@ the page round it, of the network or of `eval`, and text from a scenario only ev
 """
 
 from zerosim.report.figure.assets import script, style
-from zerosim.report.figure.payload import MOST, figure
+from zerosim.report.figure.payload import MOST, allotted, figure
 
-__all__ = ["MOST", "figure", "script", "style"]
+__all__ = ["MOST", "allotted", "figure", "script", "style"]

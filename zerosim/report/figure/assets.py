@@ -15,6 +15,7 @@ PARTS = (
     "marks.js",
     "inks.js",
     "told.js",
+    "bare.js",
     "rows.js",
     "memory.js",
     "over.js",

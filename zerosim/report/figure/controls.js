@@ -7,8 +7,8 @@ const HELP = [
   ["Left, Right", "move by a tenth"],
   ["+, −", "zoom in and out"],
   ["0, Home", "the whole step"],
-  ["k, j", "next and previous op of the lane"],
-  ["Up, Down", "lane above, below"],
+  ["j, k", "next and previous op of the lane, or box of the row"],
+  ["Up, Down", "row above, below, from phases to memory"],
   ["c", "the op that this one waited for"],
   ["Enter", "zoom to the op; in the search: the next match"],
   ["Escape", "close, forget the search"],
@@ -42,8 +42,7 @@ class Controls {
       this.button("fit", "Show the whole step", () => this.view.fit()),
       this.button("?", "Keys", () => this.toggleHelp()),
     );
-    this.asked = zooms.lastChild;
-    this.asked.setAttribute("aria-expanded", "false");
+    zooms.lastChild.setAttribute("aria-haspopup", "dialog");
     bar.append(zooms, this.search, this.count, this.range);
     return bar;
   }
@@ -71,16 +70,20 @@ class Controls {
     return box;
   }
 
+  /** Over the page, so that nothing moves; the browser closes it by Escape and gives the focus back. */
   helpList() {
-    const list = make("dl", "zerosim-help");
+    const box = make("dialog", "zerosim-help");
+    const list = make("dl", "");
     HELP.forEach(([keys, what]) => list.append(make("dt", "", keys), make("dd", "", what)));
-    list.hidden = true;
-    return list;
+    box.setAttribute("aria-label", "Keys of the timeline");
+    box.append(list, this.button("Close", "Close the keys", () => this.toggleHelp(false)));
+    box.addEventListener("click", (event) => { if (event.target === box) this.toggleHelp(false); }); // beside the list
+    return box;
   }
 
-  toggleHelp(shown = this.help.hidden) {
-    this.help.hidden = !shown;
-    this.asked.setAttribute("aria-expanded", String(shown));
+  toggleHelp(shown = !this.help.open) {
+    if (shown && !this.help.open) this.help.showModal();
+    if (!shown) this.help.close();
   }
 
   /** One button for each kind that is in the panels. */

@@ -19,12 +19,14 @@ SLICES = 3000
 TITLES = {"gpu": "GPU memory", "dram": "host memory", "nvme": "NVMe"}
 
 
-def tracks(timeline: Timeline, tiers: Mapping[str, TierMemory], ranks: int) -> list[dict[str, Any]]:
+def tracks(
+    timeline: Timeline, tiers: Mapping[str, TierMemory], ranks: int, slices: int = SLICES
+) -> list[dict[str, Any]]:
     """One track a tier that holds anything; of a tier outside the GPU, what so many ranks hold together."""
-    return [_track(timeline, tier, ranks) for tier in tiers.values() if tier.peak > 0]
+    return [_track(timeline, tier, ranks, slices) for tier in tiers.values() if tier.peak > 0]
 
 
-def _track(timeline: Timeline, tier: TierMemory, ranks: int) -> dict[str, Any]:
+def _track(timeline: Timeline, tier: TierMemory, ranks: int, slices: int) -> dict[str, Any]:
     op = timeline.program(tier.rank_class).ops[tier.peak_op] if tier.peak_op is not None else None
     return {
         "tier": tier.tier,
@@ -35,14 +37,14 @@ def _track(timeline: Timeline, tier: TierMemory, ranks: int) -> dict[str, Any]:
         "peakSeconds": tier.peak_seconds,
         "peakOp": op.name if op else "",
         "parts": [[name, size] for name, size in tier.parts.items() if size > 0],
-        "curves": [_drawn(name, curve, timeline.makespan) for name, curve in _curves(tier)],
+        "curves": [_drawn(name, curve, timeline.makespan, slices) for name, curve in _curves(tier)],
     }
 
 
 def _curves(tier: TierMemory) -> Iterator[tuple[str, Curve]]:
     """What the tier is judged by first: allocated of a GPU, busy of the others."""
     if tier.tier == GPU:
-        yield "allocated", tier.allocated
+        yield "allocated + overhead" if tier.parts.get("overhead") else "allocated", tier.allocated
         yield "busy", tier.busy
         if tier.reserve:
             yield "reserved", tier.reserve.curve
@@ -50,8 +52,8 @@ def _curves(tier: TierMemory) -> Iterator[tuple[str, Curve]]:
         yield "in use", tier.busy
 
 
-def _drawn(name: str, curve: Curve, step: float) -> dict[str, Any]:
-    short = thinned(curve, step)
+def _drawn(name: str, curve: Curve, step: float, slices: int) -> dict[str, Any]:
+    short = thinned(curve, step, slices)
     return {"name": name, "points": len(short.bytes), "at": moments(short.seconds, step), "bytes": sizes(short.bytes)}
 
 

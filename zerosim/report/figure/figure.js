@@ -10,7 +10,8 @@ const COLUMNS = ["row", "number", "layer", "microBatch", "cause"];
 
 /** Boxes of one row in the order of their starts. `op`: the op of each, -1 where a box is of none. */
 class Marks {
-  constructor(start, end, kind, op) {
+  constructor(start, end, kind, op, share) {
+    this.share = share; // of the box that is filled
     this.count = start.length;
     this.start = start;
     this.end = end;
@@ -22,11 +23,12 @@ class Marks {
     }
   }
 
-  /** From rows [start, end, kind, op] in any order. */
+  /** From rows [start, end, kind, op, share, or all of it] in any order. */
   static from(rows) {
     rows.sort((one, other) => one[0] - other[0]);
     const column = (kind, place) => kind.from(rows, (row) => row[place]);
-    return new Marks(column(Float64Array, 0), column(Float64Array, 1), column(Uint8Array, 2), column(Int32Array, 3));
+    return new Marks(column(Float64Array, 0), column(Float64Array, 1), column(Uint8Array, 2), column(Int32Array, 3),
+      Float32Array.from(rows, (row) => row[4] ?? 1));
   }
 
   /** The first box that ends after a moment; `count` where none does. */
@@ -75,6 +77,10 @@ class Ranks {
     const tick = tickOf(figure.seconds); // nothing that is told of is shorter
     this.length = this.ended.map((ended, op) => Math.max(ended - this.start[op], tick));
     COLUMNS.forEach((name) => { this[name] = column(name); });
+    this.coarse = "of" in given; // then a row may be of several ops
+    this.count = unpacked(given.count ?? 1, given.ops);
+    this.busy = this.coarse ? moments(given.busy, given.ops, figure.seconds) : this.length;
+    this.numbered = this.coarse ? unpacked(given.op, given.ops) : null;
     this.memory = given.memory >= 0 ? figure.memory[given.memory] : [];
   }
 
@@ -91,12 +97,31 @@ class Ranks {
     return this.text(op, "before") + (this.number[op] ? this.number[op] - 1 : "") + this.text(op, "after");
   }
 
+  /** The op that it waited for. */
+  causeName(op) {
+    const cause = op - this.cause[op];
+    return (this.count[cause] > 1 ? "one of " : "") + this.opName(cause);
+  }
+
+  /** Seconds that it worked, or those that it stands for. */
+  worked(op) {
+    return this.count[op] > 1 ? this.busy[op] : this.ended[op] - this.start[op];
+  }
+
   end(op) {
     return this.ended[op];
   }
 
   ready(op) {
     return this.start[op] - this.waited[op];
+  }
+
+  /** The ranks for which a collective waited: those of the last entry that is not later. */
+  whom(op) {
+    const { count, since, whom, names } = this.figure.given.late[this.figure.given.classes.indexOf(this.given)];
+    this.late ??= { since: moments(since, count, this.figure.seconds), whom: unpacked(whom, count) };
+    const place = this.late.since.findLastIndex((moment) => moment <= this.ready(op) + tickOf(this.figure.seconds));
+    return place < 0 ? "other ranks" : names[this.late.whom[place]];
   }
 
   /** Lanes in their order: [title, boxes, waits for other ranks]. */
@@ -108,7 +133,8 @@ class Ranks {
     for (let op = 0; op < this.ops; op += 1) {
       const row = rows[this.row[op]];
       if (row[ROW.lane] < 0) continue;
-      boxes.get(row[ROW.lane]).push([this.start[op], this.end(op), row[ROW.kind], op]);
+      const share = this.count[op] > 1 ? this.busy[op] / this.length[op] : 1;
+      boxes.get(row[ROW.lane]).push([this.start[op], this.end(op), row[ROW.kind], op, share]);
       if (this.waited[op] > 0) waits.get(row[ROW.lane]).push([this.ready(op), this.start[op], wait, op]);
     }
     return this.given.lanes.map((lane) => [texts[lane], Marks.from(boxes.get(lane)), Marks.from(waits.get(lane))]);
@@ -116,6 +142,7 @@ class Ranks {
 
   /** What the thread that issues did, as report/lanes.py tells it: [issuing, waiting or computing]. */
   host() {
+    if (this.coarse) return this.hosted();
     const awaited = new Map(this.given.awaited);
     const { issue, hold, host } = this.figure.number;
     const [issuing, between] = [[], []];
@@ -134,10 +161,24 @@ class Ranks {
     return [Marks.from(issuing), Marks.from(between)];
   }
 
+  /** The same where ops are joined: boxes of several, whose number stands in the place of the op. */
+  hosted() {
+    const rows = this.bands(this.given.hosted);
+    const { issue } = this.figure.number;
+    return [rows.filter((row) => row[2] === issue), rows.filter((row) => row[2] !== issue)].map(Marks.from);
+  }
+
   exposed() {
-    const { count, kind } = this.given.exposed;
-    const kinds = unpacked(kind, count);
-    return Marks.from(this.stretches(this.given.exposed).map(([start, end], index) => [start, end, kinds[index], -1]));
+    return Marks.from(this.bands(this.given.exposed).map(([start, end, kind, , share]) => [start, end, kind, -1, share]));
+  }
+
+  /** Columns of bands as rows, with how many each stands for in the place of an op. */
+  bands(given) {
+    const [kinds, counts] = [unpacked(given.kind, given.count), unpacked(given.ops, given.count)];
+    const busy = given.busy ? moments(given.busy, given.count, this.figure.seconds) : null;
+    return this.stretches(given).map(([start, end], index) => (
+      [start, end, kinds[index], counts[index], counts[index] > 1 ? busy[index] / (end - start) : 1]
+    ));
   }
 
   /** Bands of shades in turn, each with its label: [marks, labels]. */
@@ -146,9 +187,12 @@ class Ranks {
   }
 
   layers() {
-    const { count, layer } = this.given.layers;
-    const layers = unpacked(layer, count);
-    const bands = this.stretches(this.given.layers).map((edges, index) => [`layer ${layers[index]}`, ...edges]);
+    const { count, layer, last } = this.given.layers;
+    const [layers, lasts] = [unpacked(layer, count), unpacked(last, count)];
+    const name = (index) => (
+      layers[index] === lasts[index] ? `layer ${layers[index]}` : `layers ${layers[index]} to ${lasts[index]}`
+    );
+    const bands = this.stretches(this.given.layers).map((edges, index) => [name(index), ...edges]);
     return banded(this.figure, bands, layers);
   }
 

@@ -55,17 +55,43 @@ class Filter {
         const { marks } = each.sets.at(-1);
         for (let index = 0; index < marks.count; index += 1) {
           if (!matching[number](marks.kind[index], marks.op[index])) continue;
-          found.ops += 1;
-          found.seconds += lengthOf(marks, index);
+          found.ops += panel.ranks.count[marks.op[index]];
+          found.seconds += panel.ranks.worked(marks.op[index]);
         }
       });
       return found;
     });
   }
 
-  /** "37 ops, 1.23 s", one for each panel; nothing where nothing is asked for. */
+  /** Of each panel how many intervals of the chosen kinds that are no ops, and their seconds: what is exposed, waits for
+   *  other ranks, what the host does. Intervals have no names. */
+  intervals() {
+    return this.view.panels.map((panel) => {
+      const found = { intervals: 0, seconds: 0 };
+      const add = (kind, count, seconds) => {
+        if (!this.chosen.has(kind) || this.wanted) return;
+        found.intervals += count;
+        found.seconds += seconds;
+      };
+      panel.ranks.given.exposed.sums.forEach((sum) => add(...sum));
+      const [{ host }, { coarse }] = [panel.figure.number, panel.ranks];
+      panel.rows.filter((each) => each.what === "host").flatMap((each) => each.sets).forEach(({ marks }) => {
+        marks.kind.forEach((kind, index) => { // the CPU's work is ops
+          if (kind !== host) add(kind, coarse ? marks.op[index] : 1, lengthOf(marks, index) * marks.share[index]);
+        });
+      });
+      return found;
+    });
+  }
+
+  /** "37 ops, 1.23 s and 112 intervals, 11.38 s", one for each panel; nothing where nothing is asked for. */
   count() {
-    const told = this.matches().map(({ ops, seconds }) => `${counted(ops, "op")}, ${units.seconds(seconds)}`);
+    const bare = this.intervals();
+    const told = this.matches().map(({ ops, seconds }, number) => {
+      const parts = [[ops, "op", seconds], [bare[number].intervals, "interval", bare[number].seconds]];
+      const some = parts.filter(([count], place) => count || (place === 0 && !bare[number].intervals));
+      return some.map(([count, word, sum]) => `${counted(count, word)}, ${units.seconds(sum)}`).join(" and ");
+    });
     return this.on ? told.join("; ") : "";
   }
 

@@ -13,8 +13,8 @@ const KEYS = {
   "−": (view) => view.zoomBy(2),
   0: (view) => view.fit(),
   Home: (view) => view.fit(),
-  k: (view, panel) => view.looking.goOp(panel, 1),
-  j: (view, panel) => view.looking.goOp(panel, -1),
+  j: (view, panel) => view.looking.goOp(panel, 1),
+  k: (view, panel) => view.looking.goOp(panel, -1),
   c: (view) => view.looking.goCause(),
   Enter: (view) => { if (view.looking.focus) view.zoomTo(view.looking.focus); },
   Escape: (view) => view.looking.close(),
@@ -28,4 +28,16 @@ function listenKeys(view, panel) {
     if (act(view, panel) !== false) event.preventDefault(); // false: nothing there, so the page may scroll
   });
   panel.over.addEventListener("blur", () => view.looking.hover(null));
+}
+
+const TYPED_IN = "textarea, select, [contenteditable], input:not([type=range], [type=checkbox], [type=radio])";
+
+/** The help is asked for from anywhere on the page, but where a question mark is typed. */
+function listenAnywhere(view) {
+  document.addEventListener("keydown", (event) => {
+    const other = event.key !== "?" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey;
+    if (other || event.target.closest?.(TYPED_IN)) return;
+    event.preventDefault();
+    view.controls.toggleHelp();
+  }, { signal: view.stop.signal });
 }

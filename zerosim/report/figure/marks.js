@@ -85,8 +85,8 @@ function boxes(marks, scale, kinds, matching, paint) {
     const width = Math.min(scale.x(marks.end[index]), right) - x;
     const kind = marks.kind[index];
     const matches = matching(kind, marks.op[index]);
-    if (width >= FINEST) paint(kind, matches, x, width, 1, index);
-    else pixels.add(x, width, kind, matches);
+    if (width >= FINEST) paint(kind, matches, x, width, marks.share[index], index);
+    else pixels.add(x, width * marks.share[index], kind, matches);
   }
   pixels.close();
 }

@@ -3,7 +3,7 @@
 
 const FAR_BELOW = 0.3; // of the capacity
 const ROOM = { high: 1.3, flat: 2 }; // of what is drawn: for the words above it
-const DASHES = { allocated: [], "in use": [], busy: [4, 2], reserved: [1, 2] };
+const DASHES = { allocated: [], "allocated + overhead": [], "in use": [], busy: [4, 2], reserved: [1, 2] };
 
 /** The place of the first value above a limit. */
 function firstAfter(values, limit) {
@@ -114,7 +114,7 @@ function drawCapacity(pen, track, row, scale, y) {
   const inside = at >= row.top;
   const right = scale.left + scale.width - 4;
   if (!inside) {
-    pen.rimmed(`${label} is above`, right, row.top + 11.5, "right", "capacity");
+    pen.rimmed(`${label} is above`, right, row.top + row.height - 4, "right", "capacity"); // clear of the peak's label
     return;
   }
   context.strokeStyle = inks.tone("capacity");

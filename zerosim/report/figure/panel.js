@@ -44,7 +44,7 @@ class Panel {
     this.over.tabIndex = 0;
     this.over.setAttribute("role", "application");
     this.over.setAttribute("aria-roledescription", "timeline");
-    const keys = "Arrow keys move, j and k go from op to op, question mark for all keys.";
+    const keys = "Arrow keys move, j and k go to the next and previous op, question mark for all keys.";
     this.over.setAttribute("aria-label", `Timeline of ${this.figure.title}. ${keys}`);
   }
 
@@ -55,7 +55,7 @@ class Panel {
     this.rows = rowsOf(this.figure, this.ranks);
     this.height = placed(this.rows, AXIS) + 4;
     const { seconds, ranks } = this.figure;
-    const facts = [units.seconds(seconds), counted(this.ranks.ops, "op"), ranks.length > 1 ? "" : ranks[0].label];
+    const facts = [units.seconds(seconds), countedOps(this.ranks), ranks.length > 1 ? "" : ranks[0].label];
     const first = this.view.panels[0] ?? this; // none is there while this one is made first
     const ratio = first === this ? NaN : seconds / first.figure.seconds;
     const times = Number.isFinite(ratio) ? general(ratio) : "";
@@ -170,9 +170,15 @@ class Panel {
     return lanes[place < 0 ? 0 : place + direction] ?? null;
   }
 
+  /** The row above or below, of those that have something to be gone through by keys. */
+  row(from, direction) {
+    const rows = this.rows.filter((each) => each.track || keyed(each));
+    return rows[rows.indexOf(from) + direction] ?? null;
+  }
+
   /** A spot by its lane and the number of its box. */
   spot(each, index) {
-    const set = each.sets.at(-1);
+    const set = keyed(each);
     return { panel: this, row: each, set, index, moment: (set.marks.start[index] + set.marks.end[index]) / 2 };
   }
 
@@ -184,6 +190,11 @@ class Panel {
     }
     return null;
   }
+}
+
+/** How many ops a class has, and whether neighbours are one box. */
+function countedOps({ ops, coarse, given }) {
+  return coarse ? `${counted(given.of, "op")}, neighbours joined to ${ops}` : counted(ops, "op");
 }
 
 /** An element with a class and text. */

@@ -1,6 +1,7 @@
 // The pointer: wheel, drag, double click, and two fingers, on the panels and on the strip of the whole step.
 
 const STILL = 4; // pixels: a shorter way is a click
+const GESTURE = 400; // ms without a turn of the wheel: what follows is meant for the page again
 const NOTCH = 0.0016; // of zoom a pixel of the wheel
 
 /** Listens to a panel's upper canvas. */
@@ -44,19 +45,23 @@ function listen(view, panel) {
 }
 
 /** Zooms around the pointer, or moves sideways; where all is shown already, the page goes on scrolling. */
-function wheel(view, panel, event, [x]) {
+function wheel(view, panel, event, [x, y]) {
   const lines = event.deltaMode === 1 ? 16 : 1;
   const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
   const scale = panel.scale();
   if (Math.abs(sideways) > Math.abs(event.deltaY) || event.shiftKey) {
     event.preventDefault();
     view.pan((sideways * lines) / scale.perSecond);
+    view.looking.hover(panel.at(x, y), event.clientX, event.clientY);
     return;
   }
-  if (event.deltaY > 0 && view.isFit() && !event.ctrlKey) return;
+  const same = event.timeStamp - (view.wheeled ?? -Infinity) < GESTURE;
+  if (event.deltaY > 0 && view.isFit() && !event.ctrlKey && !same) return;
   event.preventDefault();
+  view.wheeled = event.timeStamp;
   const factor = Math.exp(Math.max(Math.min(event.deltaY * lines * NOTCH, 1), -1));
   view.zoomBy(factor, scale.moment(Math.min(Math.max(x, scale.left), scale.left + scale.width)));
+  view.looking.hover(panel.at(x, y), event.clientX, event.clientY); // another op may be there now
 }
 
 function moved(view, panel, drag, x, y) {

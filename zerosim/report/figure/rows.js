@@ -20,7 +20,7 @@ function rowsOf(figure, ranks) {
     ...(ranks.given.host ? [hostRow(ranks)] : []),
     ...figure.given.stages.map((stage) => stageRow(stage)),
     ...ranks.lanes().map(([title, marks, waits]) => laneRow(ranks, title, marks, waits)),
-    exposedRow(figure, ranks.exposed()),
+    exposedRow(ranks, ranks.exposed()),
   ].filter((each) => each.sets.some(({ marks }) => marks.count));
   return [...rows, ...ranks.memory.map((track) => memoryRow(track))];
 }
@@ -55,11 +55,13 @@ function laneRow(ranks, title, marks, waits) {
   return row("lane", title, [open, filled], { legend: true, steps: true });
 }
 
-function exposedRow(figure, marks) {
-  const word = (index) => figure.kinds[marks.kind[index]].word;
-  const set = { marks, label: () => "", told: (index) => toldBand(word(index), marks, index) };
+function exposedRow(ranks, marks) {
+  const set = { marks, label: () => "", told: (index) => toldBare(ranks, marks, index) };
   return row("exposed", "exposed", [set], { legend: true });
 }
+
+/** The boxes of a row that keys go through: ops, not their waits; of the host its waits, where it has any. */
+const keyed = ({ sets }) => sets.findLast(({ marks }) => marks.count);
 
 /** A tier that holds the same all along needs little room. */
 function memoryRow(track) {
@@ -148,6 +150,7 @@ class Pen {
     if (inks.open(kind)) {
       context.strokeStyle = inks.colour(kind);
       context.lineWidth = 1;
+      if (inks.kinds[kind].name === "hold") return this.held(x, y, width, high);
       context.setLineDash([3, 2]);
       if (width > 2) context.strokeRect(x + 0.5, y + 0.5, width - 1, high - 1);
       else context.strokeRect(x, y + high / 2, width, 0);
@@ -156,6 +159,17 @@ class Pen {
     }
     context.fillStyle = inks.fill(context, kind);
     context.fillRect(x, y, width > 4 ? width - 0.6 : width, high); // a seam between neighbours of one kind
+  }
+
+  /** From one edge to the other: a stretch in which nothing is done. */
+  held(x, y, width, high) {
+    const { context } = this;
+    const [left, right, middle] = [x + 0.5, x + Math.max(width - 0.5, 0.5), y + high / 2];
+    context.beginPath();
+    context.moveTo(left, middle);
+    context.lineTo(right, middle);
+    if (width > 4) [left, right].forEach((edge) => { context.moveTo(edge, y + 2); context.lineTo(edge, y + high - 2); });
+    context.stroke();
   }
 
   band(kind, x, y, width, high, index) {

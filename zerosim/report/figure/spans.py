@@ -1,7 +1,8 @@
 """The ops of one class of ranks as columns, in issue order: when each was issued, was ready, began and ended, and why.
 
 About 24 bytes an op, 32 characters in base64: twenty thousand take 0.64 MB. What waits are for is told by `cause`: how
-many ops back the one lies whose end made this one ready, or 0 where the host that issued it did.
+many rows back the op lies whose end made this one ready, or 0 where the host that issued it did. Of too many ops, `few`
+makes fewer rows.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from zerosim.resources import Demand, RankClass
 from zerosim.step import Collective, HostCompute, Op, Step, Transfer
 from zerosim.timeline import Span, Timeline
 
+Seconds = npt.NDArray[np.float64]
+
 
 class _Amount(NamedTuple):
     amount: float
@@ -31,53 +34,75 @@ class _Amount(NamedTuple):
 def table(timeline: Timeline, rank_class: RankClass, words: Words) -> dict[str, Any]:
     """The columns, the lanes in their order, and what the host waited for."""
     step, spans = timeline.program(rank_class), timeline.spans[rank_class.name]
-    names, seconds = _names(step), timeline.makespan
-    issued, ready, start, end = _times(spans)
+    times = times_of(spans)
+    numbers, names = range(len(step.ops)), named_ops(step)
     return {
-        "ops": len(step.ops),
-        "lanes": [words.text(title) for title in _lanes(step, spans)],
-        "issued": moments(issued, seconds),
-        "start": moments(start, seconds),
-        "end": moments(end, seconds),
-        "waited": moments(start - ready, seconds),
-        "row": whole(list(_rows(timeline, rank_class, names, words))),
+        "lanes": [words.text(title) for title in lanes(step, spans)],
+        **columns(timeline, rank_class, numbers),
+        "end": moments(times.end, timeline.makespan),
+        "waited": moments(times.start - times.ready, timeline.makespan),
+        "row": whole(list(rows(timeline, rank_class, numbers, names, words))),
         "number": whole([each.number for each in names]),
-        "layer": whole([0 if op.layer is None else op.layer + 1 for op in step.ops]),
-        "microBatch": whole([op.micro_batch for op in step.ops]),
-        "cause": whole(list(_causes(step, spans))),
-        "awaited": [list(pair) for pair in _awaited(step, spans)],
+        "cause": whole([op.number - cause for op, cause in zip(step.ops, causes(step, spans), strict=True)]),
+        "awaited": [list(pair) for pair in awaited(step, spans)],
     }
 
 
-def _times(spans: Sequence[Span]) -> npt.NDArray[np.float64]:
-    """When each was issued, was ready, began and ended."""
-    known = [(span.issued, span.ready, span.start, span.end) for span in spans]
-    return np.array(known, dtype=np.float64).reshape(-1, 4).T
+def columns(timeline: Timeline, rank_class: RankClass, numbers: Sequence[int]) -> dict[str, Any]:
+    """What a row says of its op, or of the first of those that it stands for."""
+    ops, spans, seconds = timeline.program(rank_class).ops, timeline.spans[rank_class.name], timeline.makespan
+    return {
+        "ops": len(numbers),
+        "issued": moments([spans[number].issued for number in numbers], seconds),
+        "start": moments([spans[number].start for number in numbers], seconds),
+        "layer": whole([0 if (layer := ops[number].layer) is None else layer + 1 for number in numbers]),
+        "microBatch": whole([ops[number].micro_batch for number in numbers]),
+    }
 
 
-def _names(step: Step) -> list[Named]:
+def named_ops(step: Step) -> list[Named]:
+    """The name of each op in its parts."""
     return [named(op.name) for op in step.ops]
 
 
-def _lanes(step: Step, spans: Sequence[Span]) -> list[str]:
+class Times(NamedTuple):
+    """When each was issued, was ready, began and ended."""
+
+    issued: Seconds
+    ready: Seconds
+    start: Seconds
+    end: Seconds
+
+
+def times_of(spans: Sequence[Span]) -> Times:
+    """The same as arrays."""
+    known = [(span.issued, span.ready, span.start, span.end) for span in spans]
+    return Times(*np.array(known, dtype=np.float64).reshape(-1, 4).T)
+
+
+def lanes(step: Step, spans: Sequence[Span]) -> list[str]:
     """The titles of streams that have work: compute first, drives and CPU last."""
-    used = dict.fromkeys(op.stream for op, span in zip(step.ops, spans, strict=True) if _is_drawn(op, span))
+    used = dict.fromkeys(op.stream for op, span in zip(step.ops, spans, strict=True) if is_drawn(op, span))
     return [TITLES.get(stream, stream) for stream in sorted(used, key=lambda stream: PLACES.get(stream, OTHERS))]
 
 
-def _is_drawn(op: Op, span: Span) -> bool:
+def is_drawn(op: Op, span: Span) -> bool:
+    """Whether it has a box in a lane."""
     return op.work is not None and span.end > span.start
 
 
 # --- what is told of an op -------------------------------------------------------------------------------------------
 
 
-def _rows(timeline: Timeline, rank_class: RankClass, names: Sequence[Named], words: Words) -> Iterator[int]:
+def rows(
+    timeline: Timeline, rank_class: RankClass, numbers: Sequence[int], names: Sequence[Named], words: Words
+) -> Iterator[int]:
     """The row of each op; ops that share their work and demand, as those of many layers do, are looked at once."""
     step, spans, demands = timeline.program(rank_class), timeline.spans[rank_class.name], timeline.demands
     met: dict[object, int] = {}
-    for op, span, demand, name in zip(step.ops, spans, demands[rank_class.name], names, strict=True):
-        drawn = _is_drawn(op, span)
+    for number, name in zip(numbers, names, strict=True):
+        op, span, demand = step.ops[number], spans[number], demands[rank_class.name][number]
+        drawn = is_drawn(op, span)
         texts = name.before, name.after, op.stream, op.phase, span.bottleneck
         key = (texts, op.work, id(demand), drawn, bool(op.host_waits))
         if key not in met:
@@ -140,17 +165,18 @@ def _detail(op: Op, step: Step, demand: Demand) -> str:
 # --- waits -----------------------------------------------------------------------------------------------------------
 
 
-def _causes(step: Step, spans: Sequence[Span]) -> Iterator[int]:
+def causes(step: Step, spans: Sequence[Span]) -> Iterator[int]:
+    """The op whose end made each one ready; itself, where the host that issued it did."""
     last: dict[str, int] = {}
     for op in step.ops:
         span = spans[op.number]
         before = (*op.after, *([last[op.stream]] if op.stream in last else []))
         last[op.stream] = op.number
         latest = max(before, key=lambda number: spans[number].end, default=op.number)
-        yield op.number - latest if span.ready > span.issued else 0
+        yield latest if span.ready > span.issued else op.number
 
 
-def _awaited(step: Step, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+def awaited(step: Step, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
     """Ops before which the host waited, each with the op that ended last of those it waited for."""
     free = 0.0
     for op in step.ops:

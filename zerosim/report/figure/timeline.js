@@ -2,6 +2,7 @@
 // element that was handed over; nothing outside it is touched, and nothing is drawn but in a frame of the browser.
 
 const CLOSEST = 2e-7; // of the step: the narrowest window, two hundred thousand ticks of the columns
+const SNAP = 1e-9; // of the step: so near to an edge is at it
 
 class View {
   constructor(element, figures) {
@@ -22,6 +23,7 @@ class View {
     element.replaceChildren(this.controls.element, this.area, this.tip, this.said);
     listenStrip(this, this.controls);
     this.watch();
+    listenAnywhere(this);
     this.load(figures);
     this.fit();
     this.frame(); // there at once for who asks
@@ -78,7 +80,9 @@ class View {
     const middle = (start + end) / 2;
     let from = slide || end - start < least ? middle - wide / 2 : start;
     from = Math.min(Math.max(from, 0), this.seconds - wide);
+    if (from < SNAP * this.seconds) from = 0;
     this.window = { start: from, end: slide ? from + wide : Math.min(Math.max(end, from + wide), this.seconds) };
+    if (this.window.end > this.seconds * (1 - SNAP)) this.window.end = this.seconds;
     this.ask();
   }
 
@@ -91,6 +95,7 @@ class View {
       kinds: [...this.filter.chosen].map((kind) => this.kinds[kind].name),
       ranks: this.panels.map((panel) => panel.ranks.name),
       matches: this.filter.matches(),
+      intervals: this.filter.intervals(),
       focus: focus ? focus.panel.told(focus)[0] : "",
     };
   }

@@ -7,16 +7,26 @@ const toldOthers = (others) => (others > 0 ? [`and ${others} more in this pixel:
 
 /** One op: what, how long, how much, how fast, what limited it, what it waited for. */
 function toldOp(ranks, op) {
+  if (ranks.count[op] > 1) return toldSeveral(ranks, op);
   const lines = [ranks.opName(op), what(ranks, op)];
   lines.push(between(ranks.start[op], ranks.end(op)));
   lines.push(amount(ranks, op), limit(ranks, op), longer(ranks, op), ...waits(ranks, op));
   return lines.filter((line) => line);
 }
 
+/** Neighbours that are one box. */
+function toldSeveral(ranks, op) {
+  const phase = ranks.text(op, "phase");
+  const busy = `${units.seconds(ranks.busy[op])} busy of ${between(ranks.start[op], ranks.end(op))}`;
+  return [ranks.opName(op), ranks.text(op, "detail") + (phase ? `: ${phase}` : ""), busy];
+}
+
 function what(ranks, op) {
   const layer = ranks.layer[op] ? `, layer ${ranks.layer[op] - 1}` : "";
   const kind = ranks.figure.kinds[ranks.told(op, "kind")]?.word ?? "marker";
-  return `${kind}, op ${op}: ${ranks.text(op, "phase")}, micro-batch ${ranks.microBatch[op]}${layer}`;
+  const phase = ranks.text(op, "phase");
+  const batch = phase === "optimizer" ? "" : `, micro-batch ${ranks.microBatch[op]}`; // one update for all of them
+  return `${kind}, op ${ranks.numbered?.[op] ?? op}: ${phase}${batch}${layer}`;
 }
 
 function amount(ranks, op) {
@@ -44,24 +54,29 @@ function waits(ranks, op) {
   const lines = [`issued at ${units.seconds(ranks.issued[op])}`];
   const seen = Math.max(ranks.length[op], ranks.figure.seconds) * 1e-8;
   if (queued > seen) {
-    const cause = ranks.cause[op] ? ` for ${ranks.opName(op - ranks.cause[op])}` : "";
+    const cause = ranks.cause[op] ? ` for ${ranks.causeName(op)}` : "";
     lines.push(`waited ${units.seconds(queued)}${cause}`);
   } else lines.push("began as soon as the host had issued it");
   if (ranks.waited[op] > 0) {
     lines[1] = queued > seen ? lines[1] : "ready as soon as the host had issued it";
-    lines.push(`waited ${units.seconds(ranks.waited[op])} for other ranks`);
+    lines.push(`waited ${units.seconds(ranks.waited[op])} for ${ranks.whom(op)}`);
   }
   return [lines.join("; ")];
 }
 
 /** A collective that waits for other ranks. */
 function toldWait(ranks, op) {
-  return [`${ranks.opName(op)} waits for other ranks`, between(ranks.ready(op), ranks.start[op])];
+  return [`${ranks.opName(op)} waits for ${ranks.whom(op)}`, between(ranks.ready(op), ranks.start[op])];
 }
 
 /** The thread that issues. */
 function toldHost(ranks, marks, index) {
   const [op, kind] = [marks.op[index], ranks.figure.kinds[marks.kind[index]].name];
+  if (ranks.coarse) {
+    const share = marks.share[index] < 1 ? ` ${units.share(marks.share[index])} of it` : "";
+    const does = { issue: `issues ${counted(op, "op")}`, hold: "waits before it issues", host: "computes" }[kind];
+    return [`the host ${does}`, `${between(marks.start[index], marks.end[index])}${share && `;${share}`}`];
+  }
   const word = { issue: "issues", hold: "waits before it issues", host: "computes before it issues" }[kind];
   return [`the host ${word} ${ranks.opName(op)}`, between(marks.start[index], marks.end[index])];
 }

@@ -65,7 +65,10 @@ function ticks(start, end, most) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough * (1 - 1e-9));
   const seconds = end >= 1 && step >= 0.1;
-  const [size, unit] = seconds ? TIME[0] : TIME.find(([each]) => step >= each * (1 - 1e-9)) ?? TIME.at(-1);
+  const fine = TIME.findIndex(([each]) => step >= each * (1 - 1e-9));
+  let place = seconds ? 0 : fine < 0 ? TIME.length - 1 : fine;
+  while (place > 0 && end / TIME[place][0] >= 1e5) place -= 1; // more digits before the point than are read
+  const [size, unit] = TIME[place];
   const first = Math.ceil((start / step) * (1 - 1e-12));
   const last = Math.floor((end / step) * (1 + 1e-12));
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, index) => {

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 
 from zerosim.report import comparison, sentences
 from zerosim.report.page import recorded
-from zerosim.report.page.drawing import Row, swatch, table
+from zerosim.report.page.drawing import Row, folded, swatch, table
 from zerosim.report.page.held import memory_bar
 from zerosim.report.page.markup import Markup, element, joined
 from zerosim.report.page.section import NUMBER, SIGNS, Section, long
 from zerosim.report.page.sections import findings
-from zerosim.report.page.settings import differing
+from zerosim.report.page.settings import parted
 from zerosim.report.page.shown import Shown
 from zerosim.report.page.spent import stall_kind, time_bar, time_legend
 from zerosim.report.parts import cause_name, memory_parts
 from zerosim.report.tables import Column
 from zerosim.report.waits import because
-from zerosim.report.words import share
+from zerosim.report.words import counted, share
 from zerosim.units import show_seconds, show_size
 from zerosim.views.recorded import Answer
 from zerosim.views.summary import Summary, TierUse
@@ -36,9 +36,9 @@ def letters(shown: Sequence[Shown]) -> list[str]:
 def before(shown: Sequence[Shown]) -> Iterator[Section]:
     """What stands above the timelines."""
     summaries = [each.summary for each in shown]
-    yield Section("titles", "Compared", joined(_titles(shown)))
+    yield Section("differences", "What is compared, and what differs", joined([*_titles(shown), *_differences(shown)]),
+                  "What differs")  # fmt: skip
     yield Section("side-by-side", "Side by side", _numbers(summaries))
-    yield Section("differences", "What differs in the scenarios", _differences(shown))
     yield Section("findings", "Findings", joined(_findings(shown)))
 
 
@@ -78,13 +78,26 @@ def _numbers(summaries: Sequence[Answer]) -> Markup:
     return table(columns, [Row(row) for row in comparison.rows(summaries)])
 
 
-def _differences(shown: Sequence[Shown]) -> Markup:
+def _differences(shown: Sequence[Shown]) -> Iterator[Markup]:
     if not all(each.settings for each in shown):  # a measured step has none
-        return Markup()
-    rows = [Row((path, *values)) for path, values in differing([each.settings for each in shown])]
-    if not rows:
-        return element("p", "Nothing but their titles.")
-    return table([Column("setting"), *(Column(letter) for letter in letters(shown))], rows)
+        return
+    found = parted([each.settings for each in shown], [_written(each) for each in shown])
+    names = letters(shown)
+    columns = [Column("setting"), *map(Column, names)]
+    if found.differing:
+        yield table(columns, [Row((path, *values)) for path, values in found.differing])
+    elif not found.own:
+        alike = len({comparison.title(each.summary) for each in shown}) == 1
+        yield element("p", "Nothing differs." if alike else "Nothing differs but their titles.")
+    for having, rows in found.own.items():
+        who = " and ".join(names[index] for index in having) + (" has" if len(having) == 1 else " have")
+        beside = "and " if found.differing else ""
+        told = f"{beside}{counted(len(rows), 'setting')} that only {who}"
+        yield folded(told, table(columns, [Row((path, *values)) for path, values in rows]))
+
+
+def _written(answer: Shown) -> str:
+    return "\n".join([*(said.text for said in answer.given), *answer.changes])
 
 
 def _findings(shown: Sequence[Shown]) -> Iterator[Markup]:

@@ -16,6 +16,7 @@ from zerosim.report.comparison import title as named
 from zerosim.report.page import comparing, recorded
 from zerosim.report.page.drawing import Row, folded, inks, listed, table
 from zerosim.report.page.fitting import Fitted, fitted
+from zerosim.report.page.glossary import explained, known, words
 from zerosim.report.page.markup import Markup, element, embedded, joined
 from zerosim.report.page.section import TOP, Section, shown
 from zerosim.report.page.sections import assumptions, headline, told
@@ -35,7 +36,7 @@ def render(answers: Sequence[Shown], origin: Origin = Origin(), more: Sequence[S
     if not answers:
         raise ValueError("a page of nothing")
     parts = _of_one(answers[0]) if len(answers) == 1 else _of_several(answers)
-    parts += [*_more(more), *_again(origin)]
+    parts += [*_more(more), words(answers), *_again(origin)]
     without = _document(answers, parts, Fitted(()))
     return _document(answers, parts, fitted(answers, LIMIT - len(without.encode())))
 
@@ -63,7 +64,8 @@ def _of_several(answers: Sequence[Shown]) -> list[Section]:
     parts = [*comparing.before(answers), _TIMELINE, *comparing.after(answers)]
     for letter, answer in zip(comparing.letters(answers), answers, strict=True):
         name = comparing.anchor(letter)
-        body = joined(shown(_parts(answer), TOP + 1, f"{name}-"))
+        own = [explained(part, known(answers)) for part in _parts(answer)]
+        body = joined(shown(own, TOP + 1, f"{name}-"))
         title = f"{letter}  {named(answer.summary)}"
         parts.append(Section(name, title, folded("Everything about it", body), f"All of {letter}"))
     return parts
@@ -73,7 +75,8 @@ _TIMELINE = Section("timeline", "Timeline", Markup())  # filled when it is known
 
 
 def _document(answers: Sequence[Shown], parts: Sequence[Section], figures: Fitted) -> str:
-    whole = [_timeline(figures) if part is _TIMELINE else part for part in parts]
+    said = known(answers)
+    whole = [explained(_timeline(figures) if part is _TIMELINE else part, said) for part in parts]
     title = " | ".join(named(answer.summary) for answer in answers)
     several = len(answers) > 1
     name = f"{len(answers)} steps compared" if several else title
@@ -125,10 +128,17 @@ def _timeline(figures: Fitted) -> Section:
 
 
 def _origins(answer: Shown) -> Iterator[Section]:
-    """The scenario as it was read and as it was given, and what was assumed."""
+    """What to ask next, the scenario as it was read and as it was given, and what was assumed."""
+    yield Section("further", "What would change it", joined(_further(answer)))
     if isinstance(answer.summary, Summary):
         yield Section("scenario", "The scenario", joined(_scenario(answer)))
     yield assumptions(answer.summary)
+
+
+def _further(answer: Shown) -> Iterator[Markup]:
+    for said in answer.further:
+        yield element("p", said.title)
+        yield element("pre", said.text)
 
 
 def _scenario(answer: Shown) -> Iterator[Markup]:

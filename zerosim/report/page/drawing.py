@@ -16,7 +16,7 @@ from zerosim.report.words import share
 
 PREFIX = "ink-"
 LETTERED = 0.03  # of a bar: room for a letter
-WORDY = 0.14  # for a word and a share
+WORDY = 0.0108  # for a letter of a word and a share, on a page 700 pixels wide
 TALL, THIN = 22, 12  # pixels
 
 
@@ -72,8 +72,9 @@ def _drawn(piece: Piece, start: float, wide: float, height: int, band: str) -> I
         yield element(
             "g", title, element("rect", class_=f"part {piece.ink}", fill=f"url(#{PREFIX}{piece.ink})", **place)
         )
+    words = f"{piece.word} {piece.said}"
     letters = piece.letter if wide >= LETTERED else ""
-    letters = f"{piece.word} {piece.said}" if not piece.letter and wide >= WORDY else letters
+    letters = words if not piece.letter and wide >= WORDY * len(words) else letters
     if letters and height >= TALL:
         tone = "on-dark" if known and known.dark else "on-light" if known else "on-shade"
         middle = {"x": percent(start + wide / 2), "y": str(round(height / 2 + 4))}

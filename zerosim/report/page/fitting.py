@@ -1,22 +1,27 @@
 """The timelines of a page in so many bytes as there is room for.
 
-Rule: each has an equal part of the room. Who needs more draws fewer kinds of ranks, the slowest always, for they
-explain the step; where even that is too much, the longest timelines go. What is left out is said.
+Rule: what is small stays whole; of the others each has an equal part of the room that is left, and is drawn coarser
+until it fits, its neighbouring ops joined, at last with fewer kinds of ranks, the slowest always. Only where there is
+no room for even that are the largest left out, the baseline last. What was changed is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from zerosim.report.comparison import letter, title
-from zerosim.report.figure import MOST, figure
+from zerosim.report.figure import MOST, allotted, figure
 from zerosim.report.page.markup import embedded
 from zerosim.report.page.shown import Shown
 from zerosim.report.words import counted
+from zerosim.views.memory import TierMemory, memory
 
 Figure = dict[str, Any]
 SLACK = 0.95  # what is not an op takes room too
+FEWEST = 200  # boxes: fewer are no picture
+TRIES = 6
+ALL = "`zerosim run --trace FILE` has all"
 
 
 class Fitted(NamedTuple):
@@ -26,37 +31,71 @@ class Fitted(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
+class _Given(NamedTuple):
+    """What a figure is made of."""
+
+    answer: Shown
+    name: str
+    tiers: Mapping[str, TierMemory] | None
+
+
 def fitted(answers: Sequence[Shown], room: int) -> Fitted:
     """The figures of the answers in at most `room` bytes."""
     names = [_name(answers, index) for index in range(len(answers))]
-    figures = dict(enumerate(_figure(each, name, MOST) for each, name in zip(answers, names, strict=True)))
-    if _size(figures) > room:
-        figures = {
-            index: _smaller(answers[index], names[index], known, room // len(answers))
-            for index, known in figures.items()
-        }
-    lost = []
-    while figures and _size(figures) > room:
-        largest = max(figures, key=lambda index: len(embedded(figures[index])))
-        del figures[largest]
+    given = [_Given(each, name, _tiers(each)) for each, name in zip(answers, names, strict=True)]
+    figures = [_figure(each, MOST) for each in given]
+    sizes = [_size([known]) for known in figures]
+    if sum(sizes) > room:
+        share = allotted(sizes, max(room, 1))
+        figures = [_smaller(each, known, share) for each, known in zip(given, figures, strict=True)]
+    drawn, lost = dict(enumerate(figures)), []
+    while drawn and _size(list(drawn.values())) > room:
+        largest = max(drawn, key=lambda index: (index > 0, _size([drawn[index]])))
+        del drawn[largest]
         ops = counted(len(answers[largest].timeline.step.ops), "op")
-        name = names[largest] or "The step"
-        lost.append(f"{name} is not drawn: there is no room here for its {ops}. `zerosim run --trace FILE` has all.")
-    told = [f"{known['title']}: {known['untold']}." for known in figures.values() if known["untold"]]
-    return Fitted(tuple(figures.values()), (*lost, *told))
+        lost.append(f"{names[largest] or 'The step'} is not drawn: there is no room here for its {ops}. {ALL}.")
+    return Fitted(tuple(drawn.values()), (*lost, *(told for known in drawn.values() for told in _told(known))))
 
 
-def _smaller(answer: Shown, name: str, known: Figure, room: int) -> Figure:
-    """With as many ops as come near the room, if it has more kinds of ranks than one."""
-    size = len(embedded([known]))
-    if size <= room or len(known["classes"]) == 1:
-        return known
-    ops = sum(part["ops"] for part in known["classes"])
-    return _figure(answer, name, int(SLACK * ops * max(room, 0) / size))
+def _told(known: Figure) -> Iterator[str]:
+    """What a figure does not show."""
+    coarse = [part for part in known["classes"] if "of" in part]
+    if coarse:
+        most = max(coarse, key=lambda part: int(part["of"]))
+        yield (
+            f"{known['title']}: {counted(most['of'], 'op')} are drawn as {most['ops']} boxes, neighbours of a lane "
+            f"joined. {ALL}."
+        )
+    if known["untold"]:
+        yield f"{known['title']}: {known['untold']}."
 
 
-def _figure(answer: Shown, name: str, most: int) -> Figure:
-    return figure(answer.timeline, name, ranks_per_node=answer.ranks_per_node, most=most)
+def _smaller(given: _Given, known: Figure, room: int) -> Figure:
+    """With as many boxes as come near the room."""
+    size, boxes = _size([known]), _boxes(known)
+    most = boxes
+    for _ in range(TRIES):
+        if size <= room or most <= FEWEST:
+            break
+        most = max(min(int(SLACK * boxes * room / size), most - 1), FEWEST)
+        known = _figure(given, most)
+        size, boxes = _size([known]), _boxes(known)
+    return known
+
+
+def _boxes(known: Figure) -> int:
+    return sum(part["ops"] for part in known["classes"])
+
+
+def _figure(given: _Given, most: int) -> Figure:
+    answer = given.answer
+    return figure(answer.timeline, given.name, tiers=given.tiers, ranks_per_node=answer.ranks_per_node, most=most)
+
+
+def _tiers(answer: Shown) -> Mapping[str, TierMemory] | None:
+    """The view of its memory, which costs as much as the rest of a figure: once for all tries."""
+    known = any(step.buffers for step in answer.timeline.steps)
+    return memory(answer.timeline, answer.ranks_per_node) if known else None
 
 
 def _name(answers: Sequence[Shown], index: int) -> str:
@@ -64,5 +103,5 @@ def _name(answers: Sequence[Shown], index: int) -> str:
     return "" if len(answers) == 1 else f"{letter(index)}  {title(answers[index].summary)}"
 
 
-def _size(figures: dict[int, Figure]) -> int:
-    return len(embedded(list(figures.values())))
+def _size(figures: Sequence[Figure]) -> int:
+    return len(embedded(figures))

@@ -62,7 +62,8 @@ def _placed(tier: TierUse) -> Iterator[str]:
     at = tier.peak_at
     if at.op:
         layer = "" if at.layer is None else f", layer {at.layer}"
-        yield f" That is in micro-batch {at.micro_batch}{layer}."
+        where = "the optimizer" if at.phase == "optimizer" else f"micro-batch {at.micro_batch}"
+        yield f" That is in {where}{layer}."
 
 
 def _besides(tier: TierUse) -> Iterator[str]:

@@ -27,14 +27,18 @@ def machine(summary: Recorded) -> str:
 
 def headline(summary: Recorded) -> Section:
     """The numbers that are asked for first, as far as a trace has them."""
-    step, held = summary.step_seconds, summary.memory
+    step, held, moved = summary.step_seconds, summary.memory, summary.communication
     known = [
         ("step time", show_seconds(step)),
         ("compute", share(summary.breakdown.compute, step)),
         ("exposed communication", share(summary.breakdown.exposed_communication, step)),
-        ("communication hidden", show_share(summary.communication.overlap)),
+        ("communication hidden", show_share(moved.overlap) if moved.total_seconds else "-"),
     ]
-    sizes = (("allocated", held.allocated_bytes), ("reserved", held.reserved_bytes), ("memory", held.capacity_bytes))
+    sizes = (
+        ("allocated", held.allocated_bytes),
+        ("reserved", held.reserved_bytes),
+        ("memory of the GPU", held.capacity_bytes),
+    )
     known += [(name, show_size(size)) for name, size in sizes if size]
     return Section("headline", "The step", cards(known))
 

@@ -1,13 +1,16 @@
 """Settings of scenarios as rows of a table: what each key is, and on which keys scenarios differ.
 
-Rule: a setting is written as the file would have it, by its path from the root of a scenario file.
+Rule: a setting is written as the file would have it, by its path from the root of a scenario file. One that only some
+scenarios have counts as a difference where somebody wrote it; else it is the default of a program that the others do
+not run, such as another stage's bucket.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 ABSENT = "-"
 TITLE = "title"
@@ -33,3 +36,24 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str
     rows = [(path, [each.get(path, ABSENT) for each in known]) for path in paths]
     unlike = [(path, values) for path, values in rows if len(set(values)) > 1]
     return sorted(unlike, key=lambda row: ABSENT in row[1])
+
+
+class Parted(NamedTuple):
+    """Rows of what differs; and those that only some have and nobody wrote, by who has them."""
+
+    differing: list[tuple[str, list[str]]]
+    own: dict[tuple[int, ...], list[tuple[str, list[str]]]]
+
+
+def parted(settings: Sequence[Mapping[str, Any]], written: Sequence[str]) -> Parted:
+    """What differs, if `written` is what the user wrote for each of them."""
+    found = Parted([], {})
+    words = [set(re.findall(r"\w+", text)) for text in written]
+    for path, values in differing(settings):
+        having = tuple(index for index, value in enumerate(values) if value != ABSENT)
+        key = next(part for part in reversed(path.split(".")) if not part.isdecimal())
+        if len(having) == len(values) or any(key in words[index] for index in having):
+            found.differing.append((path, values))
+        else:
+            found.own.setdefault(having, []).append((path, values))
+    return found

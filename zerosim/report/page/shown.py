@@ -27,7 +27,8 @@ class Origin(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A step that was played, or measured: then there is no scenario. `settings`: the resolved scenario as plain data;
-    `changes`: what was changed in the files `given`; `machine`: the topology in words; `ranks_per_node`: at most.
+    `changes`: what was changed in the files `given`; `machine`: the topology in words; `ranks_per_node`: at most;
+    `further`: what each of some commands tells, and the command.
     """
 
     timeline: Timeline
@@ -37,3 +38,4 @@ class Shown:
     given: tuple[Said, ...] = ()
     machine: tuple[str, ...] = ()
     ranks_per_node: int = 1
+    further: tuple[Said, ...] = ()
