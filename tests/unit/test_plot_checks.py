@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+import zerosim.plot
 from tests.timelines import tiny
 from tests.unit.test_plot_curves import buckets, network, usual
-from zerosim import InputError, plot
+from zerosim import InputError
 from zerosim.plot.checks import check_of
 from zerosim.spec.topology_file import named_topology
 
+plot: Any = zerosim.plot  # of which no type is checked here
 OTHER = {"": ""}  # what no argument may be
 
 
