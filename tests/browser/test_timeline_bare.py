@@ -34,6 +34,13 @@ def test_an_exposed_stretch_tells_what_ran_and_what_ended_it(page: Page, tmp_pat
         "stow (copies), all the time: limited by PCIe, 100 % of it used",
         "nothing is computed after it",
     ]
+    page.focus(".zerosim-over")
+    page.keyboard.press("j")
+    for _ in range(4):  # over the lanes of communication and copies
+        page.keyboard.press("ArrowDown")
+        if page.inner_text(".zerosim-said").startswith("exposed: "):
+            break
+    assert "stow (copies), all the time: limited by PCIe" in page.inner_text(".zerosim-said")
     shown(page, tmp_path, figure(timelines.offloaded(), "offloaded"))
     assert [line.partition(":")[0] for line in told(page, "exposed", 13.5)[2:5]] == [
         "read states (copies), 88.9 % of the time",

@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measured": BASICS | PAPERS | {"spec", "views"},  # what a profiler wrote, as a timeline: simulation's counterpart
     "checkpointing": BASICS | PAPERS | {"spec", "scenario", "strategies", "costs", "engine", "views"},
     "studies": BASICS | PAPERS | SEEING | {"strategies"},  # conform asks what is issued, and plays nothing
-    "plot": BASICS | PAPERS | SEEING | {"studies"},
+    "plot": BASICS | PAPERS | SEEING | {"studies", "measured"},
     "playground": BASICS | {"step", "simulation", "views", "report", "scenario", "spec"},  # one step, shown: no study
 }
 ANYTHING = {"__init__", "__main__", "cli"}  # the door

@@ -15,8 +15,9 @@ from tests.plots import bars, entries, hatches, ys
 from tests.plots import words as written
 from tests.timelines import MB, host_optimizer, many, offloaded, tiny
 from zerosim import InputError, plot
+from zerosim.measured import Measured
 from zerosim.plot.holding import COLUMNS
-from zerosim.report.palette import HELD, SPENT
+from zerosim.report.palette import HELD, SPENT, UNPARTED
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.topology_file import named_topology
 from zerosim.step import Step
@@ -25,6 +26,7 @@ from zerosim.studies.collectives_check import sweeps
 from zerosim.timeline import Timeline
 from zerosim.views import breakdown, memory
 from zerosim.views.memory_by_category import by_category
+from zerosim.views.recorded import Facts
 
 GB = 1e9
 
@@ -66,7 +68,7 @@ def test_bars_without_labels_are_numbered() -> None:
     assert names(plot.breakdown([tiny(), tiny()]).axes[0]) == ["step 1", "step 2"]
     with pytest.raises(InputError, match="labels: found 1 labels; expected 2, one a timeline"):
         plot.breakdown([tiny(), tiny()], ["a"])
-    with pytest.raises(InputError, match="found no timeline"):
+    with pytest.raises(InputError, match="played: found none; expected one step or more"):
         plot.breakdown([])
 
 
@@ -146,9 +148,23 @@ def test_other_tiers() -> None:
 def test_a_measured_step_holds_nothing_that_is_known() -> None:
     step = Step((), (), frozenset(), {}, 1)
     empty = Timeline((step,), (RankClass("all", (0,)),), {"all": []}, {"all": []}, Supply({}, {}, {}, {}, {}))
-    with pytest.raises(InputError, match="none, as a trace does not tell what was held"):
+    with pytest.raises(InputError, match=r"none, as a trace without .memory. events does not tell what was held"):
         plot.memory(empty)
     assert written(plot.breakdown([empty], ["none"]).axes[0]) == ["0 s"]
+
+
+def test_a_recorded_step_shows_the_sum_that_is_known() -> None:
+    """3 GB when it begins, 5 from 4 s on; beside steps of which more is known, or nothing."""
+    known = Measured.of(tiny(8000 * MB), facts=Facts("trace", "step 1", 1, levels=((0.0, 3 * GB), (4.0, 5 * GB))))
+    silent = Measured.of(tiny(), facts=Facts("trace", "step 1", 1))
+    assert areas(plot.memory(known).axes[0]) == {UNPARTED.word: pytest.approx((4 * 3 + 23 * 5) * GB)}
+    assert ys(plot.memory(known, by="total").axes[0], "peak") == [5 * GB]
+    ax = plot.memory_parts([tiny(500 * MB), known, silent], ["played", "trace", "silent"]).axes[0]
+    assert bars(ax, UNPARTED.word) == [0, 5 * GB, 0]
+    assert bars(ax, "parameters") == [40 * MB, 0, 0]
+    assert written(ax)[-3:] == ["550 MB, does not fit", "5 GB", "not recorded"]
+    with pytest.raises(InputError, match=r"plot.memory_parts: tier: found .gpu.; expected"):
+        plot.memory_parts([silent])
 
 
 @pytest.mark.parametrize("tier", ["gpu", "dram"])

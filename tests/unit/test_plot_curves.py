@@ -235,5 +235,5 @@ def test_a_network_in_axes_of_ones_own() -> None:
 def test_other_curves_are_no_networks() -> None:
     with pytest.raises(InputError, match="found a curve over strategy"):
         plot.network([usual()])
-    with pytest.raises(InputError, match="found no curve"):
+    with pytest.raises(InputError, match="curves: found none; expected curves over"):
         plot.network([])

@@ -122,6 +122,9 @@ def test_memory_is_what_the_allocator_counted_in_the_step(tmp_path: Path) -> Non
     known = summary(tmp_path, [*three_steps(), *levels], 4).memory
     assert (known.capacity_bytes, known.allocated_bytes, known.reserved_bytes) == (85e9, 5e9, 6e9)
     assert summary(tmp_path, three_steps()).memory.allocated_bytes is None
+    held = read(tmp_path, [*three_steps(), *levels], 4).facts.levels
+    assert [size for _, size in held] == [3e9, 5e9]
+    assert held[0][0] == 0.0 < held[1][0]
 
 
 def test_a_cpu_optimizer_is_work_of_the_host(tmp_path: Path) -> None:

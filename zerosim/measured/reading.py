@@ -18,6 +18,7 @@ from zerosim.measured.steps import Wanted, Window, window
 from zerosim.measured.works import UNSAID
 from zerosim.resources import RankClass, Supply
 from zerosim.spec.profile import Profile, left_out, read_profile
+from zerosim.spec.profile_events import Level
 from zerosim.step import Step
 from zerosim.timeline import Timeline
 from zerosim.views import recorded
@@ -150,6 +151,7 @@ def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timelin
         launched=sum(rank.recorded.unlaunched for rank in ranks) <= MOST_UNLAUNCHED * events,
         allocated=allocated,
         reserved=reserved,
+        levels=tuple(_held(most)),
         context=most.profile.context if simulated else None,
         simulated=simulated,
         met=simulated and all(rank.recorded.met for rank in ranks),
@@ -160,14 +162,26 @@ def _facts(ranks: Sequence[_Rank], slowest: _Rank, title: str, timeline: Timelin
 
 
 def _memory(rank: _Rank) -> tuple[float | None, float | None]:
-    """The peaks within the step; what was held when it began counts."""
-    known = [level for level in rank.profile.levels if level.device == rank.device and level.time <= rank.window.end]
-    inside = [level for level in known if level.time >= rank.window.start]
-    before = [level for level in known if level.time < rank.window.start][-1:]
-    levels = [*before, *inside]
+    """The peaks within the step."""
+    levels = _levels(rank)
     reserved = [level.reserved for level in levels if level.reserved is not None]
     allocated = max((level.allocated for level in levels), default=0.0)
     return allocated or None, max(reserved, default=None)
+
+
+def _levels(rank: _Rank) -> list[Level]:
+    """Of memory within the step; what was held when it began counts."""
+    known = [level for level in rank.profile.levels if level.device == rank.device and level.time <= rank.window.end]
+    inside = [level for level in known if level.time >= rank.window.start]
+    before = [level for level in known if level.time < rank.window.start][-1:]
+    return [*before, *inside]
+
+
+def _held(rank: _Rank) -> Iterator[tuple[float, float]]:
+    """What was allocated from so many seconds of the step on."""
+    scale = 1e6 * rank.profile.ticks
+    for level in _levels(rank):
+        yield max(level.time - rank.window.start, 0.0) / scale, level.allocated
 
 
 def _findings(ranks: Sequence[_Rank], slowest: _Rank, timeline: Timeline) -> Iterator[Finding]:

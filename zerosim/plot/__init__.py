@@ -4,8 +4,9 @@
     plot.timeline(zerosim.simulate(zerosim.load("scenarios/seven-b/zero3.yaml")))
 
 Every function gives a `matplotlib.figure.Figure` that a notebook shows as it is; with `ax` it draws into the axes of a
-figure of your own, and gives that one. Nothing here touches the state of pyplot or computes a result: what is drawn
-comes from `views` and `studies`. Modules are loaded when a picture is first asked for.
+figure of your own, and gives that one (without a layout it gets the constrained one, in which words have room).
+Nothing here touches the state of pyplot or computes a result: what is drawn comes from `views` and `studies`. Modules
+are loaded when a picture is first asked for.
 """
 
 from __future__ import annotations

@@ -13,23 +13,23 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from zerosim.errors import InputError, Problem, nearest
 from zerosim.plot import paper, scales
-from zerosim.plot.inks import RIM, limit, paint, stroke
-from zerosim.plot.named import labelled, ranks_per_node
-from zerosim.report.palette import HELD, LIMIT, SPENT, Ink
+from zerosim.plot.checks import checked, wrongly
+from zerosim.plot.inks import HELD_INKS, RIM, limit, paint, stroke
+from zerosim.plot.named import labelled
+from zerosim.plot.tiers import Held, each_tier
+from zerosim.report.palette import LIMIT, SPENT, Ink
 from zerosim.studies.ledger import GRADIENT, OPTIMIZER, WEIGHT, Entry, model_states
 from zerosim.studies.ledger import ledger as bill
 from zerosim.timeline import Timeline
 from zerosim.units import show_count, show_seconds, show_share, show_size
-from zerosim.views import TierMemory
 from zerosim.views import breakdown as parts_of
-from zerosim.views import memory as tiers_of
 
 BAR, AROUND = 0.27, 0.62  # inches: of a bar with what is between two of them; above and below all
 THICK = 0.72  # of what a bar has
 WRITTEN = 6.5  # points of the letters on bars
 LETTER = 0.6 * WRITTEN  # points of one of them
+BESIDE = 4.0  # points between the end of a bar and its number
 SEEN = 5e-3  # of the longest bar: less is no entry of the legend
 STAGES = {0: "stage 0 (DDP)", 1: "stage 1", 2: "stage 2", 3: "stage 3"}
 
@@ -52,6 +52,7 @@ class _Bar(NamedTuple):
         return sum(self.parts.values())
 
 
+@checked
 def breakdown(
     played: Sequence[Timeline],
     labels: Sequence[str] = (),
@@ -77,6 +78,7 @@ def breakdown(
     return _drawn(bars, SPENT, show_share if share else show_seconds, axis, title, width, ax)
 
 
+@checked
 def memory_parts(
     played: Sequence[Timeline],
     labels: Sequence[str] = (),
@@ -85,16 +87,15 @@ def memory_parts(
     width: float = paper.WIDTH,
     ax: Axes | None = None,
 ) -> Figure:
-    """What a tier holds at its peak, with its capacity: of one GPU, or of a node's `dram` or `nvme`."""
-    bars = []
-    for each, label in zip(played, labelled(played, labels), strict=True):
-        held = tier_of(each, tier)
-        told = f"{show_size(held.peak)}{', does not fit' if held.excess else ''}"
-        bars.append(_Bar(label, held.parts, told, held.capacity))
+    """What a tier holds at its peak, with its capacity: of one GPU, or of a node's `dram` or `nvme`. A trace tells
+    the sum alone, if it was recorded."""
+    pairs = zip(labelled(played, labels), each_tier(played, tier), strict=True)
+    bars = [_memory_bar(label, held) for label, held in pairs]
     whose = "a GPU" if tier == "gpu" else f"{tier.upper().replace('NVME', 'NVMe')} of a node"
     return _sized(bars, f"peak of {whose}", title, width, ax)
 
 
+@checked
 def ledger(
     parameters: float,
     gpus: int,
@@ -110,6 +111,8 @@ def ledger(
     `offload` adds the stages with the optimizer in host memory, with what a node holds there; `capacity` (bytes) is a
     line.
     """
+    if gpus_per_node and gpus_per_node < gpus and gpus % gpus_per_node:
+        raise wrongly("ledger", "gpus_per_node", str(gpus_per_node), f"equal nodes: a divisor of {gpus} GPUs")
     entries = bill(parameters, gpus, gpus_per_node)
     rows = [e for e in entries if e.offload == "none"] + [
         e for e in entries if offload and e.offload == "cpu" and e.stage
@@ -119,14 +122,11 @@ def ledger(
     return _sized(bars, "model states a GPU", named, width, ax)
 
 
-def tier_of(played: Timeline, tier: str) -> TierMemory:
-    """A tier of a played step; InputError where nothing is held there, as in a step that was measured."""
-    tiers = {name: held for name, held in tiers_of(played, ranks_per_node(played)).items() if held.peak}
-    if tier not in tiers:
-        known = ", ".join(tiers) or "none, as a trace does not tell what was held"
-        expected = f"one of the tiers in use: {known}"
-        raise InputError([Problem("plot.memory", "tier", f'"{tier}"', expected, nearest(tier, list(tiers)))])
-    return tiers[tier]
+def _memory_bar(label: str, held: Held | None) -> _Bar:
+    """None: nobody recorded it."""
+    if held is None:
+        return _Bar(label, {}, "not recorded")
+    return _Bar(label, held.parts, f"{show_size(held.peak)}{', does not fit' if held.excess else ''}", held.capacity)
 
 
 def _entry_name(entry: Entry) -> str:
@@ -156,7 +156,7 @@ def _states(entry: Entry, parameters: float, gpus: int) -> dict[str, float]:
 def _sized(bars: Sequence[_Bar], label: str, title: str, width: float, ax: Axes | None) -> Figure:
     """Bars of bytes."""
     most = max(bar.end for bar in bars)
-    return _drawn(bars, HELD, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
+    return _drawn(bars, HELD_INKS, show_size, lambda ax: scales.sizes(ax, "x", most, label), title, width, ax)
 
 
 def _drawn(
@@ -171,12 +171,14 @@ def _drawn(
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, 1.0)
         on = ax if ax is not None else figure.subplots()
-        entries = _bars(on, bars, inks, show, paper.room(width, [bar.label for bar in bars], ax))
+        bars = [bar._replace(label=paper.shortened(bar.label, width, ax)) for bar in bars]
+        points = paper.room(width, [bar.label for bar in bars], ax)
+        entries = _bars(on, bars, inks, show, points)
         axis(on)
-        paper.title(on, title)
+        more = paper.title(on, title, points)
         lines = paper.legend(figure, entries, ax)
         if ax is None:
-            high = AROUND + (0.1 if title else -0.1) + BAR * len(bars) + paper.LEGEND_LINE * lines
+            high = AROUND + (0.1 if title else -0.1) + more + BAR * len(bars) + paper.LEGEND_LINE * lines
             figure.set_size_inches(width, high)
         return figure
 
@@ -185,23 +187,22 @@ def _bars(
     ax: Axes, bars: Sequence[_Bar], inks: Mapping[str, Ink], show: Callable[[float], str], points: float
 ) -> list[Artist]:
     """The first bar is on top; the entries of the legend."""
-    most = paper.reaching([(bar.whole, bar.told) for bar in bars] + [(bar.limit, "") for bar in bars], points) or 1.0
+    most, ends = _reach(bars, points)
     entries: list[Artist] = []
     reached = [0.0] * len(bars)
     for name, ink in inks.items():
         sizes = [bar.parts.get(name, 0.0) for bar in bars]
         if not any(sizes):
             continue
-        _part(
-            ax, reached, sizes, ink, [show(size) if _roomy(show(size), points * size / most) else "" for size in sizes]
-        )
+        _part(ax, reached, sizes, ink)
+        _numbers(ax, reached, sizes, [bar.limit for bar in bars], ink, show, points / most)
         if max(sizes) > SEEN * most:
             entries.append(paint(ink).swatch(ink.word))
         reached = [sum(pair) for pair in zip(reached, sizes, strict=True)]
-    _ends(ax, bars)
+    _ends(ax, bars, ends)
     if any(bar.limit for bar in bars):
         entries.append(_limits(ax, bars))
-    ax.set_yticks(range(len(bars)), [bar.label for bar in bars])
+    ax.set_yticks(range(len(bars)), [bar.label for bar in bars], parse_math=False)
     ax.set_ylim(len(bars) - 0.5, -0.5)
     ax.set_xlim(0.0, most)
     ax.tick_params(axis="y", length=0)
@@ -209,13 +210,48 @@ def _bars(
     return entries
 
 
-def _part(ax: Axes, reached: Sequence[float], sizes: Sequence[float], ink: Ink, texts: Sequence[str]) -> None:
-    """One part of all bars, with what is written on it."""
+def _reach(bars: Sequence[_Bar], points: float) -> tuple[float, list[float]]:
+    """How far the axis goes, and beside what each bar's number stands: its end, or its limit where that would cross
+    the number."""
+    ends = [bar.whole for bar in bars]
+    while True:
+        told = [(end, bar.told) for end, bar in zip(ends, bars, strict=True)]
+        most = paper.reaching([*told, *((bar.limit, "") for bar in bars)], points) or 1.0
+        moved = [
+            bar.limit if end <= bar.limit < end + _wide(bar.told) * most / points else end
+            for end, bar in zip(ends, bars, strict=True)
+        ]
+        if moved == ends:
+            return most, ends
+        ends = moved
+
+
+def _part(ax: Axes, reached: Sequence[float], sizes: Sequence[float], ink: Ink) -> None:
+    """One part of all bars."""
+    ax.barh(range(len(sizes)), sizes, left=reached, height=THICK, label=ink.word, **paint(ink).keywords)
+
+
+def _numbers(
+    ax: Axes,
+    reached: Sequence[float],
+    sizes: Sequence[float],
+    limits: Sequence[float],
+    ink: Ink,
+    show: Callable[[float], str],
+    scale: float,
+) -> None:
+    """What is written on a part of all bars, with so many points for 1: in its middle, or in that of the wider side of
+    a limit that crosses it."""
     look = paint(ink)
-    drawn = ax.barh(range(len(sizes)), sizes, left=reached, height=THICK, label=ink.word, **look.keywords)
     rim = {"facecolor": look.face, "edgecolor": "none", "pad": 0.8}
     letters = "white" if look.dark else "black"
-    ax.bar_label(drawn, texts, label_type="center", fontsize=WRITTEN, color=letters, bbox=rim)
+    for place, (start, size, most) in enumerate(zip(reached, sizes, limits, strict=True)):
+        end = start + size
+        sides = [(start, most), (most, end)] if start < most < end else [(start, end)]
+        left, right = max(sides, key=lambda side: side[1] - side[0])
+        if _roomy(show(size), scale * (right - left)):
+            middle = (left + right) / 2
+            ax.text(middle, place, show(size), ha="center", va="center", size=WRITTEN, color=letters, bbox=rim)
 
 
 def _roomy(text: str, points: float) -> bool:
@@ -223,11 +259,16 @@ def _roomy(text: str, points: float) -> bool:
     return LETTER * (len(text) + 2) < 0.7 * points
 
 
-def _ends(ax: Axes, bars: Sequence[_Bar]) -> None:
+def _wide(text: str) -> float:
+    """Points of a number at the end of a bar, with what is before and after it."""
+    return LETTER * len(text) + 2 * BESIDE
+
+
+def _ends(ax: Axes, bars: Sequence[_Bar], ends: Sequence[float]) -> None:
     """What stands at the end of each bar."""
-    beside: dict[str, Any] = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "size": WRITTEN + 0.5}
-    for place, bar in enumerate(bars):
-        ax.annotate(bar.told, (bar.whole, place), path_effects=[RIM], zorder=5, **beside)
+    beside: dict[str, Any] = {"xytext": (BESIDE, 0), "textcoords": "offset points", "va": "center"}
+    for place, (bar, end) in enumerate(zip(bars, ends, strict=True)):
+        ax.annotate(bar.told, (end, place), path_effects=[RIM], zorder=5, size=WRITTEN + 0.5, **beside)
 
 
 def _limits(ax: Axes, bars: Sequence[_Bar]) -> Artist:

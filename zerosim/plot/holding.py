@@ -6,7 +6,7 @@ summary tells. Where moves are closer than a fraction of a point of paper the hi
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from zerosim.plot import paper, scales
-from zerosim.plot.bars import tier_of
-from zerosim.plot.inks import INK, limit, paint, stroke
-from zerosim.plot.named import ranks_per_node, title_of
-from zerosim.report.palette import HELD, LIMIT
+from zerosim.plot.checks import By, checked, span
+from zerosim.plot.inks import HELD_INKS, INK, limit, paint, stroke
+from zerosim.plot.named import title_of
+from zerosim.plot.tiers import Held, curves_of, tier_of
+from zerosim.report.palette import LIMIT
 from zerosim.timeline import Timeline
 from zerosim.units import show_seconds, show_size
-from zerosim.views import TierMemory
-from zerosim.views.memory_by_category import Categories, by_category
+from zerosim.views.memory_by_category import Categories
 
 HEIGHT = 2.3  # inches
+AXIS = "100 GB"  # what stands at its left takes about so much
 COLUMNS = 1500  # of the curve: a third of a point of paper each
 NEAR = 0.5  # of the peak: a capacity so far above it is not on the axis
 SEEN = 5e-3  # of the most that is held: less is no entry of the legend
@@ -38,33 +39,36 @@ class _Levels(NamedTuple):
     bytes: dict[str, npt.NDArray[np.float64]]
 
 
+@checked
 def memory(
     played: Timeline,
     tier: str = "gpu",
-    by: Literal["category", "total"] = "category",
+    by: By = "category",
     start: float | None = None,
     end: float | None = None,
     title: str | None = None,
     width: float = paper.WIDTH,
     ax: Axes | None = None,
 ) -> Figure:
-    """Bytes held by a tier over the step: of one GPU, or of a node's `dram` or `nvme`, by category or as a whole."""
+    """Bytes held by a tier over the step: of one GPU, or of a node's `dram` or `nvme`, by category or as a whole. A
+    trace tells the sum alone, if it was recorded."""
     held = tier_of(played, tier)
-    span = (start or 0.0, played.makespan if end is None else end)
-    levels = _levels(by_category(played, tier, ranks_per_node(played)), span)
+    shown = span("memory", start, end, played.makespan)
+    levels = _levels(curves_of(played, tier), shown)
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
         entries = _areas(on, levels) if by == "category" else _line(on, levels)
-        entries += [*_capacity(on, held, span), *_peak(on, held, span)]
+        entries += [*_capacity(on, held, shown), *_peak(on, held, shown)]
         scales.sizes(on, "y", held.peak, f"held by {TIER_NAMES.get(tier, tier)}")
-        scales.seconds(on, "x", span[1])
-        on.set_xlim(*span)
-        paper.title(on, title_of(played) if title is None else title)
+        scales.seconds(on, "x", shown[1])
+        on.set_xlim(*shown)
+        room = paper.room(width, [AXIS], ax)
+        more = paper.title(on, title_of(played) if title is None else title, room)
         on.grid(axis="both")
         lines = paper.legend(figure, entries, ax)
         if ax is None:
-            figure.set_size_inches(width, HEIGHT + paper.LEGEND_LINE * lines)
+            figure.set_size_inches(width, HEIGHT + more + paper.LEGEND_LINE * lines)
         return figure
 
 
@@ -72,7 +76,9 @@ def _areas(ax: Axes, levels: _Levels) -> list[Artist]:
     """The categories, one upon the other."""
     below, whole = np.zeros_like(levels.seconds), np.sum(list(levels.bytes.values()), axis=0).max()
     entries: list[Artist] = []
-    for category, ink in HELD.items():
+    for category, ink in HELD_INKS.items():
+        if category not in levels.bytes:
+            continue
         above = below + levels.bytes[category]
         most = levels.bytes[category].max()
         if most:
@@ -90,7 +96,7 @@ def _line(ax: Axes, levels: _Levels) -> list[Artist]:
     return [stroke("held", color=INK, linewidth=1.0)]
 
 
-def _capacity(ax: Axes, held: TierMemory, span: tuple[float, float]) -> list[Artist]:
+def _capacity(ax: Axes, held: Held, span: tuple[float, float]) -> list[Artist]:
     """A line where it is near the curve; else it is told in the legend alone."""
     if not held.capacity:
         return []
@@ -103,11 +109,11 @@ def _capacity(ax: Axes, held: TierMemory, span: tuple[float, float]) -> list[Art
     return [stroke(label, color=LIMIT, **look)]
 
 
-def _peak(ax: Axes, held: TierMemory, span: tuple[float, float]) -> list[Artist]:
-    if not span[0] <= held.peak_seconds <= span[1]:
+def _peak(ax: Axes, held: Held, span: tuple[float, float]) -> list[Artist]:
+    if not span[0] <= held.seconds <= span[1]:
         return []
-    ax.plot([held.peak_seconds], [held.peak], marker="v", color=INK, clip_on=False, zorder=5, label="peak")
-    label = f"peak {show_size(held.peak)} at {show_seconds(held.peak_seconds)}"
+    ax.plot([held.seconds], [held.peak], marker="v", color=INK, clip_on=False, zorder=5, label="peak")
+    label = f"peak {show_size(held.peak)} at {show_seconds(held.seconds)}"
     entries: list[Artist] = [stroke(label, marker="v", linestyle="None", color=INK)]
     missing = [stroke(f"{show_size(held.excess)} too much", linestyle="None")] if held.excess else []
     return entries + missing

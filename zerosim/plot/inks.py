@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from zerosim.report.palette import BARE, INKS, LIMIT, TONES, Hatch, Ink
+from zerosim.report.palette import BARE, HELD, INKS, LIMIT, TONES, UNPARTED, Hatch, Ink
 
 HATCHES: Mapping[Hatch, str] = {
     "plain": "",
@@ -28,6 +28,7 @@ HATCHES: Mapping[Hatch, str] = {
     "ringed": "ooo",
 }
 RIM = withStroke(linewidth=3.0, foreground=(1.0, 1.0, 1.0, 0.8))  # of letters and lines, against what is behind them
+HELD_INKS: Mapping[str, Ink] = {**HELD, "total": UNPARTED}  # the parts of memory, by `tiers.Held.parts`
 FAINT, INK = "#F2F2F2", "#222222"
 
 

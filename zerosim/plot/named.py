@@ -17,8 +17,6 @@ def title_of(played: Timeline, more: str = "") -> str:
 
 def labelled(played: Sequence[Timeline], labels: Sequence[str]) -> list[str]:
     """The labels that are given; else strategies where these differ, else titles, else numbers."""
-    if not played:
-        raise InputError([Problem("plot", "played", "no timeline", "one or more")])
     if labels:
         if len(labels) != len(played):
             raise InputError([Problem("plot", "labels", f"{len(labels)} labels", f"{len(played)}, one a timeline")])

@@ -1,7 +1,8 @@
 """The step over the rate of a network: which network a strategy needs.
 
-Rule: a point is a step that was played (`studies.curves`). Between two of them the line is that of a step that waits
-for the network, a + b / rate, as in `Curve.crossing`.
+Rule: a mark is a step that was played (`studies.curves`). Between two of them the line is that of a step that waits
+for the network, a + b / rate, as in `Curve.crossing`: it bends on these axes, as both are logarithmic, and where it
+meets the next one it may have a corner. Nothing is smoothed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import cycle, pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -17,16 +18,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from zerosim.errors import InputError, Problem
 from zerosim.plot import paper, scales
+from zerosim.plot.checks import NetworkOf, checked
 from zerosim.plot.inks import INK, stroke
 from zerosim.report.palette import LIMIT, LINES
 from zerosim.studies.curves import Curve
 from zerosim.studies.rate_kinds import GBPS, SOLD
 from zerosim.units import show_rate, show_seconds, show_share
 
-Of = Literal["slowdown", "step"]
 HEIGHT = 2.5  # inches
+AXIS = "1000x -"  # what stands at its left takes about so much
 MARKERS = ("o", "s", "^", "D", "v", "P")
 STROKES = ("-", "--", "-.", ":")
 TIMES = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)  # ticks
@@ -34,18 +35,19 @@ CLOSE = {1.1: 3.0, 1.2: 3.0, 1.5: 10.0}  # too close to their neighbours where t
 BETWEEN = 24  # points of a line between two that were played
 
 
+@checked
 def network(
     curves: Sequence[Curve],
-    of: Of = "slowdown",
+    of: NetworkOf = "slowdown",
     target: float | None = None,
     title: str = "",
     width: float = paper.WIDTH,
     ax: Axes | None = None,
 ) -> Figure:
     """Steps over the rate of a network, a line for each strategy: how many times the step with a free network
-    (`slowdown`), or seconds (`step`). `target`: where each line comes to it, 0.1 for 10 % longer, or seconds; about,
-    as between points nothing was played."""
-    _check(curves)
+    (`slowdown`), or seconds (`step`). Marks were played; the line between two of them is a + b / rate, bent
+    on the logarithmic axes. `target`: where each line comes to it, 0.1 for 10 % longer, or seconds; about, as between
+    marks nothing was played."""
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
@@ -56,21 +58,14 @@ def network(
         _rates(on, curves)
         _heights(on, curves, of)
         on.grid(axis="both")
-        paper.title(on, title)
+        more = paper.title(on, title, paper.room(width, [AXIS], ax))
         lines = paper.legend(figure, entries, ax, [note for curve in curves for note in curve.notes])
         if ax is None:
-            figure.set_size_inches(width, HEIGHT + paper.LEGEND_LINE * lines)
+            figure.set_size_inches(width, HEIGHT + more + paper.LEGEND_LINE * lines)
         return figure
 
 
-def _check(curves: Sequence[Curve]) -> None:
-    wrong = [each.path for each in curves if not each.network]
-    if wrong or not curves:
-        found = f"a curve over {wrong[0]}" if wrong else "no curve"
-        raise InputError([Problem("plot.network", "curves", found, "curves over the rate of a network")])
-
-
-def _target(ax: Axes, of: Of, target: float) -> Artist:
+def _target(ax: Axes, of: NetworkOf, target: float) -> Artist:
     level = target if of == "step" else 1 + target
     told = show_seconds(target) if of == "step" else f"{show_share(target)} longer"
     look: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 0.8}
@@ -78,7 +73,7 @@ def _target(ax: Axes, of: Of, target: float) -> Artist:
     return stroke(f"target: {told}", **look)
 
 
-def _strategy(ax: Axes, curve: Curve, of: Of, target: float | None, look: tuple[str, str, str]) -> Artist:
+def _strategy(ax: Axes, curve: Curve, of: NetworkOf, target: float | None, look: tuple[str, str, str]) -> Artist:
     """The line of a curve; its entry in the legend tells where it comes to the target."""
     colour, marker, dashes = look
     by = _one(curve, of)
@@ -104,19 +99,20 @@ def _strategy(ax: Axes, curve: Curve, of: Of, target: float | None, look: tuple[
     return stroke(": ".join([words[0], ", ".join(filter(None, words[1:]))]).rstrip(": "), **style)
 
 
-def _one(curve: Curve, of: Of) -> float:
+def _one(curve: Curve, of: NetworkOf) -> float:
     """The seconds that are 1 on the axis; a step of which a free network leaves nothing is shown in seconds."""
     return 1.0 if of == "step" else curve.free_seconds or 1.0
 
 
 def _between(rates: Sequence[float], heights: Sequence[float]) -> tuple[list[float], list[float]]:
-    """A line through the points, straight in 1 / rate."""
-    xs, ys = rates[:1], heights[:1]
+    """Through the points, a + b / rate between two of them."""
+    xs, ys = list(rates[:1]), list(heights[:1])
     for (few, high), (many, low) in pairwise(zip(rates, heights, strict=True)):
-        inverse = np.linspace(1 / few, 1 / many, BETWEEN)
-        xs = [*xs, *(1 / inverse[1:]).tolist()]
-        ys = [*ys, *np.linspace(high, low, BETWEEN)[1:].tolist()]
-    return list(xs), list(ys)
+        between = np.geomspace(few, many, BETWEEN)[1:]
+        b = (high - low) / (1 / few - 1 / many)
+        xs += between.tolist()
+        ys += (low + b * (1 / between - 1 / many)).tolist()
+    return xs, ys
 
 
 def _rates(ax: Axes, curves: Sequence[Curve]) -> None:
@@ -127,7 +123,7 @@ def _rates(ax: Axes, curves: Sequence[Curve]) -> None:
     ax.set_xlabel("rate of a port, Gb/s")
 
 
-def _heights(ax: Axes, curves: Sequence[Curve], of: Of) -> None:
+def _heights(ax: Axes, curves: Sequence[Curve], of: NetworkOf) -> None:
     if of == "step":
         most = max(point.seconds for curve in curves for point in curve.points)
         scales.seconds(ax, "y", most, "step")

@@ -6,7 +6,7 @@ smaller; the font is the one that matplotlib brings, so that a picture is the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -17,8 +17,12 @@ import matplotlib as mpl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+from matplotlib.transforms import ScaledTranslation
 
-from zerosim.errors import InputError, Problem, nearest
+from zerosim.errors import nearest
+from zerosim.plot.checks import checked, wrongly
 from zerosim.report.files import write_bytes
 
 WIDTH = 6.4  # inches of a figure, unless another width is asked for; half a page is about 3.4
@@ -29,6 +33,19 @@ LETTER = 4.7  # points of a letter of names and of words beside bars, on average
 BESIDE = 26.0  # points left and right of axes and their names
 BESIDE_A_LEGEND = 0.75  # of the width of somebody's axes that is left to them
 GAP, LEAST = 8.0, 0.3  # points at the ends of words; of an axis that is left to bars
+NARROWEST = 36.0  # points of axes, whatever stands beside them
+NAMES, CUT = 0.34, "..."  # of the width, which names at the left of bars may have; where one is cut
+MOST_BESIDE, BELOW = 0.8, 30.0  # of the width of axes, for a legend beside them; points below them, for one there
+TITLE_LINE = 0.155  # inches
+TIGHT = 1.8  # inches of axes: in narrower ones the words are small
+SMALL_TITLE = 6.5  # points
+SMALL: Mapping[str, Any] = {  # a legend of such
+    "fontsize": 5.5,
+    "handlelength": 1.2,
+    "handletextpad": 0.5,
+    "labelspacing": 0.2,
+    "borderpad": 0.0,
+}
 FULL = 0.98  # of the width, which a legend may have
 NOTE = 7.0  # points of the letters of notes
 NOTE_BESIDE = 34  # letters in a line of notes beside axes
@@ -110,6 +127,7 @@ def drawn(figure: Figure, kind: str, **more: Any) -> bytes:
     return out.getvalue()
 
 
+@checked
 def save(figure: Figure, path: str | Path, dpi: float = 2 * DPI) -> Path:
     """Write a figure to .svg, .pdf or .png, with the same bytes every time, whole or not at all."""
     path = Path(path)
@@ -117,7 +135,7 @@ def save(figure: Figure, path: str | Path, dpi: float = 2 * DPI) -> Path:
     if kind not in WITHOUT_A_DATE:
         known = [f".{each}" for each in WITHOUT_A_DATE]
         close = nearest(path.suffix, known)
-        raise InputError([Problem("plot.save", "path", str(path), f"a name that ends in {', '.join(known)}", close)])
+        raise wrongly("save", "path", str(path), f"a name that ends in {', '.join(known)}", close)
     write_bytes(path, drawn(figure, kind, dpi=dpi))
     return path
 
@@ -127,7 +145,19 @@ def room(width: float, names: Iterable[str], ax: Axes | None = None) -> float:
     what a legend leaves of them."""
     if ax is not None:
         return 72 * _whole(ax).get_figwidth() * ax.get_position().width * BESIDE_A_LEGEND
-    return 72 * width - LETTER * max(map(len, names), default=0) - BESIDE
+    lines = (line for name in names for line in name.splitlines())
+    return max(72 * width - LETTER * max(map(len, lines), default=0) - BESIDE, NARROWEST)
+
+
+def shortened(name: str, width: float, ax: Axes | None = None) -> str:
+    """A name at the left of axes in two lines at the most, on a third of the width; of a longer one, which may differ
+    from others at its end, the beginning and the end."""
+    wide = 72 * (width if ax is None else _whole(ax).get_figwidth() * ax.get_position().width)
+    letters = max(int(NAMES * wide / LETTER), len(CUT) + 1)
+    lines = wrap(name, letters)
+    if len(lines) > 2:
+        lines[1:] = [CUT + name.strip()[len(CUT) - letters :].lstrip()]
+    return "\n".join(lines)
 
 
 def reaching(ends: Iterable[tuple[float, str]], points: float) -> float:
@@ -136,7 +166,8 @@ def reaching(ends: Iterable[tuple[float, str]], points: float) -> float:
 
 
 def adopted(ax: Axes) -> Figure:
-    """The whole figure that axes of somebody else stand in; the axes become as these here are."""
+    """The whole figure that axes of somebody else stand in; the axes become as these here are. A figure without a
+    layout gets one, which makes room for the names and legends of all its axes."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for axis, size in ((ax.xaxis, STYLE["xtick.labelsize"]), (ax.yaxis, STYLE["ytick.labelsize"])):
@@ -144,7 +175,10 @@ def adopted(ax: Axes) -> Figure:
         axis.set_tick_params(labelsize=size, width=STYLE["xtick.major.width"], **look)
         axis.label.set_fontsize(STYLE["axes.labelsize"])
     ax.set_axisbelow(True)
-    return _whole(ax)
+    figure = _whole(ax)
+    if figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
+    return figure
 
 
 def _whole(ax: Axes) -> Figure:
@@ -155,25 +189,78 @@ def _whole(ax: Axes) -> Figure:
 
 
 def legend(figure: Figure, handles: Sequence[Artist], ax: Axes | None = None, notes: Iterable[str] = ()) -> int:
-    """The legend outside the axes, and how many lines it has: below them all, or at the right of `ax` where the figure
-    is somebody else's. Notes, each once, stand above its entries."""
+    """The legend outside the axes, and how many lines it has: below them all, or beside `ax` where the figure is
+    somebody else's: at the right, or below where the legend would be nearly as wide (of small axes the first
+    one's below them all, where it needs fewer lines). Notes, each once, stand above its entries."""
     if not handles:
         return 0
     letters = NOTE_BESIDE if ax is not None else int(FULL * 72 * figure.get_figwidth() / LETTER)
     told = [line for note in dict.fromkeys(notes) for line in wrap(note, letters)]
     look: dict[str, Any] = {"handles": list(handles), "title": "\n".join(told), "alignment": "left"}
-    if ax is not None:
-        ax.legend(**look, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        return 0
-    for lines in range(1, len(handles) + 1):
-        made = figure.legend(**look, loc="outside lower left", ncols=-(-len(handles) // lines))
-        if made.get_window_extent().width <= FULL * figure.bbox.width or lines == len(handles):
+    if ax is None:
+        return _under(figure, look) + len(told)
+    look |= SMALL if _tight(ax) else {}
+    made = ax.legend(**look, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if made.get_window_extent().width > MOST_BESIDE * ax.bbox.width:
+        made.remove()
+        _under(figure, look) if _tight(ax) and not figure.legends else _below(ax, look)
+    return 0
+
+
+def _under(figure: Figure, look: Mapping[str, Any]) -> int:
+    """A legend under all axes, in as few lines as have room; how many these are."""
+    entries = len(look["handles"])
+    for lines in range(1, entries + 1):
+        made = figure.legend(**look, loc="outside lower left", ncols=-(-entries // lines))
+        if made.get_window_extent().width <= FULL * figure.bbox.width or lines == entries:
             break
         made.remove()
-    return lines + len(told)
+    return lines
 
 
-def title(ax: Axes, text: str) -> None:
-    """A short title, cut into lines where it is long."""
+def _below(ax: Axes, look: Mapping[str, Any]) -> None:
+    """A legend under one of several axes."""
+    down = ScaledTranslation(0.0, -BELOW / 72, _whole(ax).dpi_scale_trans)
+    ax.legend(**look, loc="upper left", bbox_to_anchor=(0.0, 0.0), bbox_transform=ax.transAxes + down)
+
+
+def _tight(ax: Axes) -> bool:
+    """Whether axes are so narrow that their words are small."""
+    return _whole(ax).get_figwidth() * ax.get_position().width < TIGHT
+
+
+def title(ax: Axes, text: str, points: float) -> float:
+    """A title in lines of so many points at the most; the inches of those beyond the first."""
+    size = SMALL_TITLE if _tight(ax) else STYLE["axes.titlesize"]
+    lines = _lines(text, points, size)
     if text:
-        ax.set_title(text, wrap=True)
+        ax.set_title("\n".join(lines), parse_math=False, size=size)
+    return TITLE_LINE * max(len(lines) - 1, 0)
+
+
+def _lines(text: str, points: float, size: float) -> list[str]:
+    """Words in lines as wide as these letters are. Matplotlib's own `wrap` takes what is between dollars for formulas,
+    which are narrower."""
+    letters = FontProperties(family=STYLE["font.family"], size=size, weight="bold")
+
+    def wide(line: str) -> float:
+        return float(TextToPath().get_text_width_height_descent(line, letters, ismath=False)[0])
+
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and wide(longer) <= points:
+            lines[-1] = longer
+        else:
+            lines += _pieces(word, points, wide)
+    return lines
+
+
+def _pieces(word: str, points: float, wide: Callable[[str], float]) -> list[str]:
+    """A word that is wider than a line, in several."""
+    pieces = [""]
+    for letter in word:
+        if pieces[-1] and wide(pieces[-1] + letter) > points:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces

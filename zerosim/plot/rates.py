@@ -9,8 +9,8 @@ from itertools import cycle
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from zerosim.errors import InputError, Problem
 from zerosim.plot import paper, scales
+from zerosim.plot.checks import checked, wrongly
 from zerosim.plot.inks import PAINTS, stroke
 from zerosim.report.palette import LINES
 from zerosim.report.words import counted
@@ -25,6 +25,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GB = 1e9
 
 
+@checked
 def bandwidth(
     topology: Topology, title: str | None = None, width: float = paper.WIDTH, ax: Axes | None = None
 ) -> Figure:
@@ -51,7 +52,9 @@ def bandwidth(
         on.set_ylim(len(tiers) - 0.5, -0.5)
         on.tick_params(axis="y", length=0)
         on.grid(axis="x")
-        paper.title(on, topology.name if title is None else title)
+        more = paper.title(on, topology.name if title is None else title, points)
+        if ax is None:
+            figure.set_size_inches(width, AROUND + more + BAR * len(tiers))
         return figure
 
 
@@ -63,6 +66,7 @@ def _told(tier: Tier) -> str:
     return f"{own} ({counted(tier.number, tier.each)} of {show_rate(tier.rate, bits=tier.network)})"
 
 
+@checked
 def bus_bandwidth(
     sweeps: Sequence[Sweep],
     labels: Sequence[str] = (),
@@ -73,8 +77,7 @@ def bus_bandwidth(
     """The bus bandwidth of collectives over the size of their message, as nccl-tests counts both: a line for each
     collective and number of GPUs. `labels`: of the sweeps, where these are of several machines."""
     if labels and len(labels) != len(sweeps):
-        found, expected = f"{len(labels)} labels", f"{len(sweeps)}, one a sweep"
-        raise InputError([Problem("plot.bus_bandwidth", "labels", found, expected)])
+        raise wrongly("bus_bandwidth", "labels", f"{len(labels)} labels", f"{len(sweeps)}, one a sweep")
     with paper.style():
         figure = paper.adopted(ax) if ax is not None else paper.picture(width, HEIGHT)
         on = ax if ax is not None else figure.subplots()
@@ -85,12 +88,15 @@ def bus_bandwidth(
                 rows = sorted((row for row in sweep.rows if row.collective == kind), key=lambda row: row.size_bytes)
                 colour, marker = next(looks)
                 label = ", ".join(filter(None, (name, kind.replace("_", "-"), f"{sweep.gpus} GPUs")))
-                points = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
-                on.plot(*points, color=colour, marker=marker, label=label)
+                busy = [row.size_bytes for row in rows], [row.busbw * GB for row in rows]
+                on.plot(*busy, color=colour, marker=marker, label=label)
                 entries.append(stroke(label, color=colour, marker=marker))
-        scales.logarithmic(on, "x", "size of the message", show_size, paper.room(width, ["100 MB/s"], ax))
+        points = paper.room(width, ["100 MB/s"], ax)
+        scales.logarithmic(on, "x", "size of the message", show_size, points)
         scales.logarithmic(on, "y", "bus bandwidth", show_rate)
         on.grid(axis="both")
-        paper.title(on, title)
+        more = paper.title(on, title, points)
         paper.legend(figure, entries, ax)
+        if ax is None:
+            figure.set_size_inches(width, HEIGHT + more)
         return figure

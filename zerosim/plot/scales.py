@@ -16,7 +16,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 Side = Literal["x", "y"]
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-MOST_TICKS = 8
 TICK = 44.0  # points of a number with its unit
 
 
@@ -77,6 +76,6 @@ def at(ax: Axes, values: list[float], labels: list[str], logarithm: bool) -> Non
 
 def _linear(axis: Axis, most: float, label: str, units: tuple[tuple[float, str], ...]) -> None:
     scale, unit = next((known for known in units if most >= known[0]), units[-1])
-    axis.set_major_locator(MaxNLocator(MOST_TICKS, steps=[1, 2, 5, 10]))
+    axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
     axis.set_label_text(f"{label}, {unit}")

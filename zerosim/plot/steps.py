@@ -13,9 +13,10 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from zerosim.errors import InputError, Problem, nearest
+from zerosim.errors import nearest
 from zerosim.plot import boxes, paper, scales
 from zerosim.plot.boxes import Window
+from zerosim.plot.checks import checked, span, wrongly
 from zerosim.plot.inks import PAINTS
 from zerosim.plot.named import labelled, title_of
 from zerosim.report import bands, svg
@@ -39,6 +40,7 @@ class _Shown(NamedTuple):
     label: str
 
 
+@checked
 def timeline(
     played: Timeline,
     rank_class: str = "",
@@ -64,6 +66,7 @@ def timeline(
         return figure
 
 
+@checked
 def timelines(
     played: Sequence[Timeline],
     labels: Sequence[str] = (),
@@ -98,6 +101,7 @@ def _figure(shown: Sequence[_Shown], span: tuple[float, float], width: float) ->
     entries = [found[word] for word in dict.fromkeys(WORDS.values()) if word in found]
     lines = paper.legend(figure, entries)
     between = 0.32 * (len(shown) - 1)
+    between += paper.TITLE_LINE * sum(ax.get_title(loc="left").count("\n") for ax in panels)
     figure.set_size_inches(width, sum(heights) / 72 + AROUND + between + paper.LEGEND_LINE * lines)
     return figure
 
@@ -107,17 +111,14 @@ def _draw(ax: Axes, shown: _Shown, window: Window) -> list[Artist]:
     phases = bands.phases(shown.timeline, shown.rank_class)
     present = boxes.draw(ax, shown.lanes, phases, window, shown.timeline.makespan)
     scales.seconds(ax, "x", window.end)
-    paper.title(ax, shown.label)
+    paper.title(ax, shown.label, window.points)
     return [PAINTS[ink].swatch(word) for ink, word in WORDS.items() if ink in present]
 
 
 def _span(shown: Sequence[_Shown], start: float | None, end: float | None) -> tuple[float, float]:
     """The seconds that are shown."""
     whole = max(each.timeline.makespan for each in shown)
-    first, last = start or 0.0, whole if end is None else end
-    if not first < last:
-        raise _wrong("end", show_seconds(last), f"a time after the start, {show_seconds(first)}")
-    return first, last
+    return span("timeline", start, end, whole)
 
 
 def _shown(played: Timeline, rank_class: str, lanes: Sequence[str] | None, label: str, several: bool = False) -> _Shown:
@@ -128,7 +129,7 @@ def _shown(played: Timeline, rank_class: str, lanes: Sequence[str] | None, label
     wrong = [name for name in lanes or () if name not in has]
     kept = rows if lanes is None else [row for row in rows if row.title in lanes]
     if wrong and not (several and kept):
-        raise _wrong("lanes", f'"{wrong[0]}"', f"one of {', '.join(has)}", nearest(wrong[0], has))
+        raise wrongly("timeline", "lanes", f'"{wrong[0]}"', f"one of {', '.join(has)}", nearest(wrong[0], has))
     return _Shown(played, chosen, kept, label)
 
 
@@ -141,9 +142,5 @@ def _class(played: Timeline, name: str) -> RankClass:
         return played.slowest
     known = {each.name: each for each in played.classes}
     if name not in known:
-        raise _wrong("rank_class", f'"{name}"', f"one of {', '.join(known)}", nearest(name, list(known)))
+        raise wrongly("timeline", "rank_class", f'"{name}"', f"one of {', '.join(known)}", nearest(name, list(known)))
     return known[name]
-
-
-def _wrong(name: str, found: str, expected: str, close: str = "") -> InputError:
-    return InputError([Problem("plot.timeline", name, found, expected, close)])

@@ -9,26 +9,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from zerosim.errors import InputError, Problem
+from zerosim.errors import nearest
 from zerosim.plot import paper, scales
+from zerosim.plot.checks import KnobOf, checked, wrongly
 from zerosim.plot.inks import INK, RIM, limit, paint, stroke
 from zerosim.report.palette import LIMIT, LINES, SPENT
 from zerosim.report.tune import show
 from zerosim.studies.curves import Curve, Point
 from zerosim.units import show_count, show_flops, show_rate, show_seconds, show_size
 
-Of = Literal["step", "tokens"]
 HEIGHT, BELOW = 2.3, 1.1  # inches: of the step, of the memory below it
 BARS = 0.7  # of the room of a value that is no number
 SEEN = 5e-3  # of the longest step: a part of less is no entry of the legend
 SAME = 1e-6  # of a batch: more is another one
+AXIS = "100 GB"  # what stands at its left takes about so much
 LETTER = 4.6  # points of a letter below an axis
 
 
@@ -67,9 +68,10 @@ def written(curve: Curve, value: object) -> str:
     return show(value)
 
 
+@checked
 def knob(
     curve: Curve,
-    of: Of | None = None,
+    of: KnobOf | None = None,
     parts: bool = True,
     tier: str = "gpu",
     title: str | None = None,
@@ -89,16 +91,16 @@ def knob(
         entries = _step(above, curve, scale, parts) if of == "step" else _tokens(above, curve, scale)
         entries += _marks(above, curve, scale, of) + _peaks(below, curve, scale, tier)
         _values(below, curve, scale, width)
-        paper.title(above, curve.scenario if title is None else title)
+        more = paper.title(above, curve.scenario if title is None else title, paper.room(width, [AXIS]))
         lines = paper.legend(figure, entries, notes=curve.notes)
-        figure.set_size_inches(width, HEIGHT + BELOW + paper.LEGEND_LINE * lines)
+        figure.set_size_inches(width, HEIGHT + BELOW + more + paper.LEGEND_LINE * lines)
         return figure
 
 
 def _check(curve: Curve, tier: str) -> None:
-    if not curve.points or tier not in curve.points[0].memory:
-        known = ", ".join(curve.points[0].memory) if curve.points else "no points"
-        raise InputError([Problem("plot.knob", "tier", f'"{tier}"', f"one of {known}")])
+    known = list(curve.points[0].memory)
+    if tier not in known:
+        raise wrongly("knob", "tier", f'"{tier}"', f"one of {', '.join(known)}", nearest(tier, known))
 
 
 def _one_batch(curve: Curve) -> bool:
@@ -150,17 +152,17 @@ def _tokens(ax: Axes, curve: Curve, scale: _Scale) -> list[Artist]:
     return []
 
 
-def _height(point: Point, of: Of) -> float:
+def _height(point: Point, of: KnobOf) -> float:
     return point.seconds if of == "step" else point.tokens_per_second
 
 
-def _marks(ax: Axes, curve: Curve, scale: _Scale, of: Of) -> list[Artist]:
+def _marks(ax: Axes, curve: Curve, scale: _Scale, of: KnobOf) -> list[Artist]:
     """The best, where steps can be compared, today's and what does not fit."""
     best = _best(ax, curve, scale, of) if of == "tokens" or _one_batch(curve) else ()
     return [*best, *_today(ax, curve, scale), *_unfit(ax, curve, scale, of)]
 
 
-def _best(ax: Axes, curve: Curve, scale: _Scale, of: Of) -> Iterator[Artist]:
+def _best(ax: Axes, curve: Curve, scale: _Scale, of: KnobOf) -> Iterator[Artist]:
     best = curve.best
     if best is None:
         return
@@ -190,7 +192,7 @@ def _today(ax: Axes, curve: Curve, scale: _Scale) -> Iterator[Artist]:
     yield stroke(f"today: {written(curve, curve.today)}", color=INK, linestyle=":", linewidth=1.0)
 
 
-def _unfit(ax: Axes, curve: Curve, scale: _Scale, of: Of) -> Iterator[Artist]:
+def _unfit(ax: Axes, curve: Curve, scale: _Scale, of: KnobOf) -> Iterator[Artist]:
     pairs = zip(scale.places, curve.points, strict=True)
     wrong = [(place, _height(point, of)) for place, point in pairs if not point.fits]
     if wrong:

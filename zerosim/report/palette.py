@@ -96,6 +96,8 @@ HELD: Mapping[str, Ink] = {  # the parts of memory, by `step.CATEGORIES`
     "overhead": Ink("overhead", "#BBBBBB", "grid"),
 }
 
+UNPARTED = Ink("held, of parts unknown", "#D6D6D6", "upright")  # memory of which only the sum was recorded
+
 TONES: Mapping[str, Tone] = {  # of what is no work of the GPU
     "issue": Tone("#555555", "#BBBBBB"),  # the host
     "wait": Tone("#6B6B6B", "#A0A0A0"),  # the rim of an open box

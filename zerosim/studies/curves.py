@@ -95,13 +95,13 @@ class Curve:
         return 1 / (few + share * (many - few))
 
 
-def curve(scenario: Scenario, path: str, values: Sequence[Value] = (), label: str = "") -> Curve:
+def curve(scenario: Scenario, path: str, values: Sequence[Value] | None = None, label: str = "") -> Curve:
     """The step at each value; without `values` at those that are sold (of a rate) or that `tune` tries (of a knob).
 
     `label` is what the curve is called; the strategy's name where none is given. InputError with every wrong value.
     """
     knob = turned(scenario, path)
-    asked = _ordered(list(dict.fromkeys(_read(scenario, knob, values) or knob.values)))
+    asked = _ordered(list(dict.fromkeys(knob.values if values is None else _read(scenario, knob, values))))
     if not asked:
         raise InputError([Problem(scenario.source, path, "no values", "the values of the curve, such as [1, 2, 4]")])
     return Curve(
@@ -118,7 +118,7 @@ def curve(scenario: Scenario, path: str, values: Sequence[Value] = (), label: st
 
 
 def curves(
-    scenarios: Sequence[Scenario] | Mapping[str, Scenario], path: str, values: Sequence[Value] = ()
+    scenarios: Sequence[Scenario] | Mapping[str, Scenario], path: str, values: Sequence[Value] | None = None
 ) -> tuple[Curve, ...]:
     """A curve for each scenario; the keys of a mapping are their labels. Equal labels become the scenarios' titles."""
     if isinstance(scenarios, Mapping):

@@ -35,7 +35,8 @@ class Facts:
     """What the files say beside their events. `launched`: the launches of the kernels were recorded. `allocated` and
     `reserved`: peaks of GPU memory as the caching allocator counted them. `waited`: how often and how long the thread
     of the host that waited longest waited for the GPU. `simulated`: zerosim wrote them, so all ranks have one clock;
-    `met`: and their collectives say how long they waited for ranks; `context`: bytes beside what the allocator counts.
+    `met`: and their collectives say how long they waited for ranks; `context`: bytes beside what the allocator counts;
+    `levels`: what was allocated from so many seconds of the step on.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Facts:
     launched: bool = True
     allocated: float | None = None
     reserved: float | None = None
+    levels: tuple[tuple[float, float], ...] = ()
     context: float | None = None
     waited: tuple[int, float] = (0, 0.0)
     simulated: bool = False
