@@ -19,7 +19,7 @@ from zerosim.views.slack import slack, slacks
 
 def by_phase(rows: object) -> dict[str, float]:
     found: defaultdict[str, float] = defaultdict(float)
-    for row in rows:  # type: ignore[attr-defined]
+    for row in rows:  # type: ignore[attr-defined]  # rows of any kind
         found[row.phase] += row.seconds
     return found
 

@@ -55,7 +55,7 @@ def test_percentiles_are_bounded(errors: list[float]) -> None:
 @given(some, st.randoms(use_true_random=False))
 def test_the_order_of_lines_does_not_matter(lines: list[Line], random: object) -> None:
     shuffled = list(lines)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # Hypothesis's own Random
     assert groups(lines) == groups(shuffled)
     assert fitting(lines) == fitting(shuffled)
     assert [line.error for line in worst(lines, 5)] == [line.error for line in worst(shuffled, 5)]

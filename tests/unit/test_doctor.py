@@ -283,7 +283,7 @@ def test_whatever_makes_it_fit_is_taken_though_the_trouble_is_another() -> None:
     ill = PAIRS["activations-not-sharded"][0]
     first = Trouble("first", "note", "a symptom", "a cause", (SLOWER,), aim="smaller")
     second = replace(first, code="second", severity="error")
-    checks = [Check(each.code, lambda case, each=each: each) for each in (first, second)]  # type: ignore[misc]
+    checks = [Check(each.code, lambda case, each=each: each) for each in (first, second)]  # type: ignore[misc]  # a lambda with a default is not inferred
     mending, other = examine(scenario(*ill), checks=checks).troubles
     assert (mending.trouble.code, other.trouble.code) == ("first", "second")
     assert other.base == SLOWER.spellings[0]

@@ -29,7 +29,7 @@ def lanes(figure: Figure, panel: int = 0) -> list[str]:
 
 
 def spans(figure: Figure, ink: str, panel: int = 0) -> list[tuple[float, float]]:
-    return [(pytest.approx(box.left), pytest.approx(box.right)) for box in boxes(figure.axes[panel], ink)]  # type: ignore[misc]
+    return [(pytest.approx(box.left), pytest.approx(box.right)) for box in boxes(figure.axes[panel], ink)]  # type: ignore[misc]  # approx is untyped
 
 
 def test_a_box_is_a_span() -> None:
