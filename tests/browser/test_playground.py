@@ -27,7 +27,9 @@ from zerosim.units import show_count, show_seconds
 from zerosim.views import Summary
 
 EVIL = "<script>window.broken=1</script> & \"quoted\" 'too'"
+STEPS = "gradient_accumulation_steps"
 SCENARIO = SMALL.replace("title: small", f"title: {json.dumps(EVIL)}\nnodes: 2").replace("stage: 2", "stage: 3")
+SCENARIO = SCENARIO.replace(f"{STEPS}: 2", f"{STEPS}: 1")  # of one micro-step nothing is drawn before
 STAGE, ZERO = "strategy.deepspeed.zero_optimization.stage", "strategy.deepspeed.zero_optimization"
 
 
@@ -154,6 +156,36 @@ def test_an_answer_that_comes_late_is_not_shown_as_that_of_other_knobs(page: Pag
     assert "micro_batch=7" in page.url
 
 
+def test_of_a_long_step_one_micro_step_is_drawn_first(page: Page, home: str, file: Path) -> None:
+    """An answer is long that took half a second, by the clock of the page."""
+    stopped(page, home)
+    held: list[Route] = []
+    page.route("**/play", lambda route: held.append(route))
+    box = page.get_by_label("Accumulation", exact=True)
+    with page.expect_request("**/play"):
+        box.fill("2")
+        box.press("Enter")
+    page.clock.run_for(500)
+    held[0].continue_()
+    shows(page, summary(file, f"training.{STEPS}=2"))
+    with page.expect_request("**/play"):
+        box.fill("3")
+        box.press("Enter")
+    assert (held[1].request.post_data_json or {})["state"]["accumulation"] == 1
+    with page.expect_request("**/play"):
+        held[1].continue_()
+    expect(page.locator("#status")).to_contain_text("computing… The timeline is that of 1 micro-step instead of 3")
+    timeline = page.locator("#timeline")
+    expect(timeline).to_contain_text("With 1 micro-step, while all 3 are played")
+    expect(timeline).to_contain_text(show_seconds(summary(file).step_seconds))
+    before = page.locator("[data-number=step]").get_attribute("data-value") or ""
+    assert float(before) == summary(file, f"training.{STEPS}=2").step_seconds
+    assert page.locator("#shown").get_attribute("aria-busy") == "true"
+    held[2].continue_()
+    shows(page, summary(file, f"training.{STEPS}=3"))
+    expect(timeline).not_to_contain_text("With 1 micro-step")
+
+
 def test_what_cannot_be_answered_is_said(page: Page, home: str, file: Path) -> None:
     held: list[Route] = []
     page.route("**/play", lambda route: held.append(route))
@@ -200,7 +232,7 @@ def test_a_link_restores_the_knobs_and_the_baseline(page: Page, home: str, file:
     expect(page.locator("#timeline")).to_contain_text("Baseline: ")
     page.get_by_label("Micro-batch", exact=True).fill("2")  # a step of twice the tokens is neither better nor worse
     expect(page.locator("[data-number=step] .change")).to_have_text(
-        re.compile(r"^\S+ % more \(was \S+ ms, for 4.096k tokens\)$")
+        re.compile(r"^\S+ % more \(was \S+ ms, for 2.048k tokens\)$")
     )
     expect(page.locator("[data-number=tokens] .change")).to_contain_text("better")
     page.get_by_label("Micro-batch", exact=True).fill("1")

@@ -1,13 +1,15 @@
 // The page: where the knobs stand, the question that this is, and the answer that is shown.
 //
 // Rules: what is shown is the answer to where the knobs stand, or it says that it is not. A knob that turns ends the
-// question before it, whether the next one is asked already or not; answers to earlier ones are never shown. The
-// address of the page is that of what is shown and of the baseline, so that it restores them.
+// question before it, whether the next one is asked already or not; answers to earlier ones are never shown. Of a step
+// that takes long a step of one micro-step is drawn first, and said to be one; no number is taken from it. The address
+// of the page is that of what is shown and of the baseline, so that it restores them.
 (() => {
 "use strict";
 
 const { ask, complain, element, items, knobs, link, short, show } = window.play;
 const [SOON, TYPING] = [30, 350]; // ms: after a knob, after a key
+const LONG = 450; // ms that an answer took: then one micro-step is drawn first
 const COMPUTING = "computing…";
 const by = (id) => document.getElementById(id);
 
@@ -17,6 +19,7 @@ const now = {
   state: {}, // where they stand
   pinned: null, // the answer of the baseline
   answer: null, // the last answer
+  took: 0, // ms until it was shown
   number: 0, // of where the knobs stand: each turn has its own, and its question too
   restored: 0, // links, and what the reader chose as baseline since: the last one is meant
   asking: new AbortController(), // of the newest question
@@ -41,10 +44,26 @@ const play = async () => {
   now.timer = 0;
   now.asking.abort();
   now.asking = new AbortController();
-  const { number, start, state } = now;
+  const { number, start, state, asking: { signal } } = now;
   const since = performance.now();
-  const answer = await ask("/play", { start, state, number }, "", now.asking.signal);
-  if (number === now.number && !answer.superseded) settle(answer, since);
+  const wanted = () => number === now.number && !signal.aborted;
+  if (lengthy()) {
+    const one = await ask("/play", { start, state: { ...state, accumulation: 1 }, number }, "", signal);
+    if (!wanted()) return;
+    if (one.figure) preview(one, state.accumulation);
+  }
+  const answer = await ask("/play", { start, state, number }, "", signal);
+  if (wanted() && !answer.superseded) settle(answer, since);
+};
+
+/** Whether the reader would wait for all micro-steps. Those of a pipeline are no steps of their own. */
+const lengthy = () => now.view && now.took > LONG && now.state.accumulation > 1 && now.state.strategy !== "pipeline";
+
+/** The timeline of a step of one micro-step, named as that; numbers wait for the step that is asked for. */
+const preview = (answer, count) => {
+  const alone = named(answer, `With 1 micro-step, while all ${count} are played: `);
+  now.view.show(now.pinned ? [named(now.pinned, "Baseline: "), alone] : [alone]);
+  said(`${COMPUTING} The timeline is that of 1 micro-step instead of ${count}; the numbers are of before.`, true);
 };
 
 const later = (delay) => {
@@ -79,7 +98,8 @@ const settle = (answer, since) => {
   now.answer = answer;
   draw();
   turn();
-  said(`Played and drawn in ${Math.round(performance.now() - since)} ms.`);
+  now.took = performance.now() - since;
+  said(`Played and drawn in ${Math.round(now.took)} ms.`);
 };
 
 /** "Nodes and Micro-batch are wrong": names that lead to their knobs. */
