@@ -21,7 +21,7 @@ from zerosim.playground.machines import machines
 from zerosim.playground.player import Newest, Player, SupersededError
 from zerosim.playground.start import Start, begin, start_of
 from zerosim.playground.state import Complaint, complaints, scenario_of
-from zerosim.playground.worker import Worker
+from zerosim.playground.thread import PlayThread
 from zerosim.scenario import Scenario, from_mapping
 from zerosim.simulation import programs, simulate
 
@@ -134,8 +134,10 @@ def test_sliders_have_stops_in_order_and_machines_say_what_they_offer() -> None:
 
 
 def test_nobody_who_leaves_waits_for_what_is_being_played() -> None:
-    """A program whose worker is at something endless ends."""
-    words = "import time; from zerosim.playground.worker import Worker; Worker().does(lambda: time.sleep(3600)); "
+    """A program whose thread is at something endless ends."""
+    words = (
+        "import time; from zerosim.playground.thread import PlayThread; PlayThread().does(lambda: time.sleep(3600)); "
+    )
     told = subprocess.run(
         [sys.executable, "-c", f"{words}print('left')"], capture_output=True, text=True, timeout=60, check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -144,9 +146,9 @@ def test_nobody_who_leaves_waits_for_what_is_being_played() -> None:
 
 
 def test_work_is_done_in_turn_and_what_fails_is_told() -> None:
-    worker, seen = Worker(), list[int]()
-    results = [worker.does(partial(seen.append, each)) for each in range(3)]
-    failed = worker.does(partial(int, "x"))
+    thread, seen = PlayThread(), list[int]()
+    results = [thread.does(partial(seen.append, each)) for each in range(3)]
+    failed = thread.does(partial(int, "x"))
     with pytest.raises(ValueError, match="invalid literal"):
         failed.result(20)
     assert (seen, [each.done() for each in results]) == ([0, 1, 2], [True] * 3)

@@ -29,7 +29,7 @@ from zerosim.playground.downloads import DOWNLOADS
 from zerosim.playground.player import Newest, Played, Player, SupersededError
 from zerosim.playground.start import Start
 from zerosim.playground.state import Complaint, complaints, read_state
-from zerosim.playground.worker import Worker
+from zerosim.playground.thread import PlayThread
 from zerosim.report.figure import script
 from zerosim.report.page import style
 from zerosim.simulation import no_collection
@@ -120,7 +120,7 @@ class _Rooms:
     start: Start
     player: Player = field(init=False)
     newest: Newest = field(default_factory=Newest)
-    worker: Worker = field(default_factory=Worker)
+    thread: PlayThread = field(default_factory=PlayThread)
 
     def __post_init__(self) -> None:
         self.player = Player(self.start)
@@ -147,7 +147,7 @@ class _Rooms:
         try:
             question = _question(await _body(request), self.start)
             self.newest.asks(question.page, question.number)
-            content = await asyncio.wrap_future(self.worker.does(partial(self._made, question, made)))
+            content = await asyncio.wrap_future(self.thread.does(partial(self._made, question, made)))
         except SupersededError:
             return _json({"superseded": True})
         except _AnswerError as error:

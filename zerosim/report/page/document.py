@@ -30,7 +30,7 @@ FIGURES = "figures"  # id of the data
 WITHOUT_SCRIPT = "The timeline needs JavaScript; every number of the report stands in the tables."
 
 
-def render(answers: Sequence[Shown], origin: Origin = Origin(), more: Sequence[Said] = ()) -> str:  # noqa: B008
+def render(answers: Sequence[Shown], origin: Origin = Origin(), more: Sequence[Said] = ()) -> str:  # noqa: B008  # a frozen value
     """The document of one answer, or of several side by side, the baseline first, ending in a line end; `more` was
     answered beside them."""
     if not answers:

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 from typing import Any
 
 
-class Worker:
-    """Its thread is a daemon, and begins with the first work."""
+class PlayThread:
+    """A daemon, which begins with the first work."""
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
